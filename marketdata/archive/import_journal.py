@@ -9,6 +9,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from marketdata.archive.storage import errors
@@ -16,6 +17,7 @@ from marketdata.archive.storage.files import Store
 from marketdata.archive.store import ArchiveStore
 from marketdata.points.columns import Token
 from marketdata.points.schema import SNAPSHOT_FIELDS
+from marketdata.recordings.arrivals import VenueClock
 from marketdata.recordings.changes import Changes, Rebuilder, no_changes
 
 _NAME = "journal.parquet"
@@ -42,6 +44,7 @@ class Journal:
             arrays = {name: values.pop(name) for name in no_changes().arrays()}
             feed.open = Changes(tuple(Token(*token[:2]) for token in self._state["tokens"]), **arrays, values=values)
             feed.last_seen, feed.last_seen_before = self._state["last_seen"], self._state["last_seen_before"]
+            feed.clock = VenueClock(*(np.array(values) for values in self._state["clock"]))
 
     def write(self, files: list[str], feed: Rebuilder, key: str) -> None:
         """The files are in the archive, and these books are open."""
@@ -49,6 +52,7 @@ class Journal:
         state = {
             "files": sorted(self.files), "key": key, "tokens": feed.open.tokens, "last_seen": feed.last_seen,
             "last_seen_before": feed.last_seen_before,
+            "clock": [values.tolist() for values in (feed.clock.minutes, feed.clock.least, feed.clock.is_told)],
         }  # fmt: skip
         books = pl.DataFrame({**feed.open.arrays(), **feed.open.values}, schema_overrides=_TEXTS)
         books.write_parquet(buffer := io.BytesIO(), metadata={"state": json.dumps(state)})

@@ -25,6 +25,7 @@ from marketdata.points.columns import Books, Ints, Token
 from marketdata.points.order import ascending
 from marketdata.points.views import VIEWS, View
 from marketdata.recordings import changes as rule
+from marketdata.recordings.arrivals import Arrivals
 from marketdata.recordings.changes import Changes, Rebuilder
 from marketdata.recordings.containers import SUFFIXES
 from marketdata.recordings.files import ReadOptions, RecordingFile, tables_of
@@ -387,7 +388,7 @@ class ImportedFile:
         else:
             self._sorted = early
             whole = rule.concatenated([batch.changes for batch in kept])
-            received = np.concatenate([Batch().received, *(batch.received for batch in kept)])
+            received = Arrivals.joined([batch.received for batch in kept])
             whole = self._in_dollars(whole)
             markets = [market for batch in kept for market in batch.markets]
             kept.clear()  # memory

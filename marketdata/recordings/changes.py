@@ -20,6 +20,7 @@ from marketdata.points.order import ascending
 from marketdata.points.resample import run_ends
 from marketdata.points.schema import TOLERANCE
 from marketdata.points.views import empty
+from marketdata.recordings.arrivals import CLOCK_ERROR, OLD_STATE, UNSTATED, Arrivals, VenueClock
 from marketdata.resolution import BucketWidth
 from marketdata.times import to_text
 
@@ -31,8 +32,9 @@ BIDS, ASKS = 0, 1
 _TICKS, _TICK_BITS = 1_000_000, 20
 # Parts of this many rows and tokens are fast, because they stay in the processor's cache. More levels need much memory.
 _PART_ROWS, _PART_TOKENS, _PART_LEVELS = 1 << 18, 256, 1 << 21
-_CLOCK_ERROR_MICROS = 30 * 10**6
 _NEVER = 1 << 62
+# The row of the levels of a book that was open before.
+_OPEN = -2
 STATED = ("stated_bid", "stated_ask")
 
 
@@ -43,8 +45,9 @@ class Changes:
     ``event`` is SNAPSHOT in the first entry of a whole book, GAP where the book became unknown, else CHANGE. An entry
     whose price is NaN has no level: the book was empty, unknown or the same. ``ts`` is the time that buckets go by, and
     ``seen`` the time at which the recording is known to have gone on. ``row`` is the number of the row or message in
-    its file, -1 for none. ``values`` are fields of the snapshot after the change. Among them `STATED` are the best bid
-    and ask that the message names, NaN if it names none; a side that it calls empty is 0 for bids and 1 for asks.
+    its file, negative for none. ``values`` are fields of the snapshot after the change. Among them `STATED` are the
+    best bid and ask that the message names, NaN if it names none; a side that it calls empty is 0 for bids and 1 for
+    asks.
     """
 
     tokens: tuple[Token, ...]
@@ -69,6 +72,17 @@ class Changes:
         """The entries at these positions."""
         arrays = {name: array[index] for name, array in self.arrays().items()}
         return Changes(self.tokens, **arrays, values={name: v[index] for name, v in self.values.items()})
+
+    def arrivals(self) -> Arrivals:
+        """When the entries arrived; changes, and books newer than an entry before, tell when they were sent."""
+        order = np.argsort(self.token, kind="stable")
+        token, event, ts, seen = self.token[order], self.event[order], self.ts[order], self.seen[order]
+        same_token = np.diff(token, prepend=-1) == 0
+        is_newer = same_token & (np.diff(ts, prepend=0) > 0)
+        continues = same_token & (event == CHANGE) & (np.diff(ts, prepend=0) == 0) & (np.diff(seen, prepend=0) == 0)
+        first = np.maximum.accumulate(np.where(continues, 0, np.arange(len(ts))))
+        is_sent = ((event == CHANGE) | ((event == SNAPSHOT) & is_newer))[first]
+        return Arrivals(seen, np.where(event == GAP, UNSTATED, ts), is_sent)
 
 
 def no_changes() -> Changes:
@@ -130,7 +144,7 @@ def out_of_order(changes: Changes, latest: dict[Token, int]) -> tuple[int, int]:
             highest = np.maximum.accumulate(np.append(latest.get(token, 0), changes.seen[entries]))
             back = highest[:-1] - changes.seen[entries]
             early += int(np.count_nonzero(back > 0))
-            too_early += int(np.count_nonzero(back > _CLOCK_ERROR_MICROS))
+            too_early += int(np.count_nonzero(back > CLOCK_ERROR))
             latest[token] = int(highest[-1])
     return early, too_early
 
@@ -218,11 +232,12 @@ _Closing = Literal["none", "over", "all"]
 class Rebuilder:
     """Books at the end of each bucket from parts of a recording, in bounded memory.
 
-    A book is valid from its snapshot on while the recording goes on. It ends at a hole above ``max_gap`` [microseconds]
-    between two messages of whatever token, and after ``max_age`` without a message of its own token. After that, and
-    where a message says so, the book is unknown until the next snapshot. With ``unchanged`` a bucket without a message
-    of the token has its valid book, without it none. Books still open at the end of a part are in ``open``, as rows of
-    snapshots.
+    A book is valid from its snapshot on while the recording goes on. A snapshot that ends an unknown time is known from
+    its arrival on, by the venue's clock, however old its state is. A book ends at a hole above ``max_gap``
+    [microseconds] between two messages of whatever token, and after ``max_age`` without a message of its own token.
+    After that, and where a message says so, the book is unknown until the next snapshot. With ``unchanged`` a bucket
+    without a message of the token has its valid book, without it none. Books still open at the end of a part are in
+    ``open``, as rows of snapshots.
     """
 
     width: BucketWidth
@@ -235,22 +250,24 @@ class Rebuilder:
     last_seen_before: int | None = None
     met_open_token: bool = False
     holes: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    clock: VenueClock = field(default_factory=VenueClock)
     tally: Tally = field(default_factory=Tally)
 
     @property
     def most_back(self) -> int:
         """Largest step back in time within a recording [microseconds]."""
-        return min(self.max_gap, _CLOCK_ERROR_MICROS)
+        return min(self.max_gap, CLOCK_ERROR)
 
-    def received(self, seen: Ints) -> Iterator[Books]:
+    def received(self, arrivals: Arrivals) -> Iterator[Books]:
         """Note the times of messages; yields the books that end where another recording begins at an earlier time."""
-        if not len(seen):
+        if not len(arrivals.seen):
             return
-        times = np.sort(seen)
+        times = np.sort(arrivals.seen)
         if self.last_seen is not None and times[0] < self.last_seen - self.most_back:
             yield from self.finish()
             self.open, self.last_seen, self.last_seen_before = no_changes(), None, None
-            self.holes = self.holes[:0]
+            self.holes, self.clock = self.holes[:0], VenueClock()
+        self.clock = self.clock.noting(arrivals)
         if self.last_seen is not None:
             times = np.append(self.last_seen, times[times > self.last_seen])
         wide = np.flatnonzero(np.diff(times) > self.max_gap)
@@ -277,6 +294,7 @@ class Rebuilder:
         """
         yield from self.rebuilt(self.open, "over")
         self.last_seen_before, self.holes, self.met_open_token = self.last_seen, self.holes[:0], False
+        self.clock = self.clock.recent()
 
     def finish(self) -> Iterator[Books]:
         """All books that are valid until now; they stay open, in case the recording goes on."""
@@ -308,7 +326,8 @@ class Rebuilder:
         next_hole = np.append(self.holes[:, 0], _NEVER)[np.searchsorted(self.holes[:, 0], seen)]
         limit = np.minimum(limit, next_hole)
         over |= (next_hole < _NEVER) | (limit - seen > self.max_age)
-        return ts + np.clip(limit - seen, 0, self.max_age), over
+        until = self.clock.at(np.minimum(limit, seen + self.max_age))
+        return np.where(limit > seen, np.maximum(ts, until), ts), over
 
 
 def _count_rows(row: Ints) -> int:
@@ -326,16 +345,19 @@ class _Part:
     def __init__(self, rows: Changes, state: Rebuilder, closing: _Closing) -> None:
         self.rows, width = rows, state.width
         same_token = rows.token[1:] == rows.token[:-1]
-        step = np.diff(rows.ts)
+        is_snapshot = rows.event == SNAPSHOT
+        # The state of a book may be much older than its message.
+        step = np.where(is_snapshot[1:] & (np.diff(rows.seen) >= 0), 0, np.diff(rows.ts))
         went_back = same_token & (step < -state.most_back)
         hole = np.searchsorted(state.holes[:, 1], rows.seen, side="right")
         broken = went_back | (same_token & ((np.diff(rows.seen) > state.max_age) | (np.diff(hole) != 0)))
         begins = np.append(True, ~same_token | broken | (rows.event[1:] != CHANGE))
         self.starts, self.of = np.flatnonzero(begins), np.cumsum(begins) - 1
+        self.has_book = is_snapshot[self.starts]
         steps_back = np.count_nonzero(same_token & (step < 0))
         state.tally.back += int(steps_back)
-        ts = rows.ts
-        if steps_back:  # the latest time so far counts
+        ts = self._known_from(state, np.append(True, ~same_token | broken))
+        if np.any(same_token & (np.diff(ts) < 0)):  # the latest time so far counts
             restarts = np.flatnonzero(~same_token | went_back) + 1
             ts = np.concatenate([np.maximum.accumulate(part) for part in np.split(ts, restarts)])
         self.bucket = width.floor(ts)
@@ -350,7 +372,7 @@ class _Part:
         end_of_book = np.select(ended, [self.last_ts, until, ts[next_start] - 1])
         next_bucket = self.bucket[np.where(follows, next_start, self.last)]
         end = np.where(np.any(ended, axis=0), width.floor(end_of_book) + width.micros, next_bucket)
-        self.has_book = has_book = rows.event[self.starts] == SNAPSHOT
+        has_book = self.has_book
         self.is_open = ~follows & has_book & ~(is_over & (closing == "over"))
         first_bucket = self.bucket[self.starts]
         if state.unchanged:
@@ -362,6 +384,23 @@ class _Part:
             edges = np.maximum.reduceat(np.where(self.bucket < end[self.of], place + 1, 0), self.starts)
         self.edges = np.where(has_book, edges, 0)
         self._find_levels(place, np.flatnonzero(has_book[self.of] & ~np.isnan(rows.price)))
+
+    def _known_from(self, state: Rebuilder, is_cut: Bools) -> Ints:
+        """The times of the rows: what ends an unknown time is known from its arrival on, however old its state is."""
+        rows, starts = self.rows, self.starts
+        follows_a_book = np.append(False, self.has_book[:-1]) & ~is_cut[starts]
+        first = starts[self.has_book & ~follows_a_book & (rows.row[starts] != _OPEN)]
+        gaps = np.flatnonzero(rows.event == GAP)
+        if not len(first) and not len(gaps):
+            return rows.ts
+        ts = rows.ts.copy()
+        # A change was sent after the book that it changes had arrived.
+        later = np.where(rows.ts > rows.ts[starts][self.of], rows.ts, _NEVER)
+        next_change = np.minimum.reduceat(later, starts)[self.of[first]]
+        arrival = np.minimum(state.clock.at(rows.seen[first]), next_change)
+        ts[first] = np.where(arrival - ts[first] > OLD_STATE, arrival, ts[first])
+        ts[gaps] = np.minimum(ts[gaps], state.clock.at(rows.seen[gaps]))
+        return ts
 
     def _find_levels(self, place: Ints, setting: Ints) -> None:
         """Find where the levels of the ``setting`` rows stay; ``place`` numbers the edge of each row in its run."""
@@ -431,7 +470,7 @@ class _Part:
         event = np.where(np.diff(run, prepend=-1) != 0, SNAPSHOT, CHANGE).astype(np.int8)
         price = np.where(np.isin(index, empty), np.nan, rows.price[index])
         state, side, size = rows.take(self.last[run]), rows.side[index], rows.size[index]
-        row = np.full(len(index), -1)
+        row = np.full(len(index), _OPEN)
         books = replace(state, ts=self.last_ts[run], event=event, side=side, price=price, size=size, row=row)
         return concatenated([books])
 
@@ -470,11 +509,18 @@ def _order(run: Ints, side: NDArray[np.int8], tick: Ints) -> tuple[Ints, Bools]:
 
 
 def rebuild(
-    changes: Changes, width: BucketWidth, *, max_gap: int, max_age: int, unchanged: bool = True
+    changes: Changes,
+    width: BucketWidth,
+    *,
+    max_gap: int,
+    max_age: int,
+    unchanged: bool = True,
+    received: Arrivals | None = None,
 ) -> tuple[Books, Tally]:
-    """Books of all rows at once, as `Rebuilder` says."""
+    """Books of all rows at once, as `Rebuilder` says; ``received`` are all messages, by default those of the rows."""
     state = Rebuilder(width, max_gap, max_age, unchanged)
-    steps = (state.received(changes.seen), state.push(changes), state.finish())
+    arrivals = changes.arrivals() if received is None else received
+    steps = (state.received(arrivals), state.push(changes), state.finish())
     return state.tally.books_of([part for step in steps for part in step]), state.tally
 
 

@@ -19,6 +19,7 @@ from marketdata.points.columns import Floats, Token
 from marketdata.points.records import TOKEN_LISTS
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings import kalshi_messages
+from marketdata.recordings.arrivals import UNSTATED, Arrivals
 from marketdata.recordings.changes import CHANGE, GAP, SNAPSHOT, STATED, Changes
 from marketdata.recordings.envelopes import MESSAGE_KEYS, MOST_NESTED, content, fields_of, json_value
 from marketdata.recordings.files import ReadOptions
@@ -51,6 +52,7 @@ _TRADE: dict[str, Any] = {
 }  # fmt: skip
 # Levels are Python objects until their part ends, because a part has tens of megabytes at most.
 _PART_LEVELS, _AT_ONCE = 1 << 18, 100
+_LAST = 1 << 62
 _Text = str | float | int | None
 _Moment = tuple[str | None, str | None]
 
@@ -211,9 +213,25 @@ class _Part:
         )  # fmt: skip
         return (changes if kept.all() else changes.take(kept)), len(damaged)
 
-    def times(self) -> Any:
-        """All times at which a message came."""
-        return moments(pl.Series(self.seen, dtype=pl.String)).drop_nulls().to_numpy()
+    def arrivals(self, latest: dict[int, int]) -> Arrivals:
+        """When messages arrived; changes, and books that are newer than what was known, tell when they were sent.
+
+        ``latest`` has the time of each token's last row in the parts before, and is updated.
+        """
+        ts, seen = (moments(pl.Series(texts, dtype=pl.String)) for texts in (self.ts, self.seen))
+        event, rows = np.array(self.event, np.int8), np.array(self.rows, np.int64)
+        stated = np.where((event == GAP) | (rows == 0), UNSTATED, ts.fill_null(UNSTATED).to_numpy())
+        of = np.repeat(np.arange(len(rows)), rows)
+        order = np.argsort(np.array(self.token, np.int32), kind="stable")
+        times, codes = stated[of][order], np.array(self.token, np.int32)[order]
+        first, last = np.flatnonzero(np.diff(codes, prepend=-1)), np.flatnonzero(np.diff(codes, append=-1))
+        before = np.append(UNSTATED, times)[: len(times)]
+        before[first] = [latest.get(code, _LAST) for code in codes[first].tolist()]
+        latest.update(zip(codes[last].tolist(), times[last].tolist(), strict=True))
+        is_sent = event == CHANGE
+        is_sent[of[order[(times > before) & (before != UNSTATED)]]] = True
+        is_timed = seen.is_not_null().to_numpy()
+        return Arrivals(seen.drop_nulls().to_numpy(), stated[is_timed], is_sent[is_timed])
 
 
 class MessageReader:
@@ -227,6 +245,8 @@ class MessageReader:
         self._count = 0
         self._codes: dict[tuple[_Text, _Text], int] = {}
         self._tokens: list[Token] = []
+        # The venue's time of the last message of each token.
+        self._latest: dict[int, int] = {}
         # The tick and the last trade of each token, once they are known.
         self._state: dict[str, dict[str, float]] = {name: {} for name in _STATES}
         self._kalshi = kalshi_messages.Feed()
@@ -255,7 +275,7 @@ class MessageReader:
         """Return the rows read so far, and forget them."""
         batch, part = self._batch, self._part
         batch.changes, damaged = part.changes(self._tokens)
-        batch.received = part.times()
+        batch.received = part.arrivals(self._latest)
         batch.left_out += Counter({_DAMAGED: damaged})
         self._begin_part()
         return batch

@@ -18,6 +18,7 @@ from marketdata.points.arguments import choice, with_flags
 from marketdata.points.columns import Books, Token
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, SNAPSHOT_FIELDS, check_names, require
 from marketdata.recordings import changes as rule
+from marketdata.recordings.arrivals import Arrivals
 from marketdata.recordings.files import ReadOptions
 from marketdata.recordings.format import kept_fields
 from marketdata.recordings.messages import MessageReader, as_json
@@ -89,10 +90,10 @@ def rebuild(
     options = ReadOptions(choice("clock", clock, ("timestamp", "received")), kept_fields(keep))
     if isinstance(messages_or_frame, list | tuple | Mapping):
         like: Any = frame_kind(frame)
-        changes = _changes_of_messages(messages_or_frame, options)
+        changes, received = _changes_of_messages(messages_or_frame, options)
     else:
         like = in_memory(messages_or_frame)
-        changes = _changes_of_frame(like, options)
+        changes, received = _changes_of_frame(like, options), None
     early, _ = rule.out_of_order(changes, {})
     if early:
         warn(
@@ -113,7 +114,7 @@ def rebuild(
         max(to_duration(value, name, least="1s"), 2 * width.micros)
         for name, value in (("max_gap", max_gap), ("max_age", max_age))
     )
-    books, tally = rule.rebuild(changes, width, max_gap=gap, max_age=age, unchanged=unchanged)
+    books, tally = rule.rebuild(changes, width, max_gap=gap, max_age=age, unchanged=unchanged, received=received)
     if tally.disagreements:
         warn(tally.disagreement, RecordingWarning)
     return to_frame(books, like)
@@ -152,7 +153,7 @@ def diff(books: Any, *, width: Width | None = None) -> Any:
     )
 
 
-def _changes_of_messages(messages: Any, options: ReadOptions) -> rule.Changes:
+def _changes_of_messages(messages: Any, options: ReadOptions) -> tuple[rule.Changes, Arrivals | None]:
     reader = MessageReader(options)
     for message in [messages] if isinstance(messages, Mapping) else messages:
         reader.add(as_json(message))
@@ -160,7 +161,7 @@ def _changes_of_messages(messages: Any, options: ReadOptions) -> rule.Changes:
     if damaged := batch.left_out["damaged"]:
         warn(f"{damaged} of {batch.rows} messages cannot be read; they were left out.", RecordingWarning)
     tokens = tuple(t._replace(market_id=t.market_id or str(t.token_id)) for t in batch.changes.tokens)
-    return replace(batch.changes, tokens=tokens)
+    return replace(batch.changes, tokens=tokens), batch.received
 
 
 def _changes_of_frame(source: Frame, options: ReadOptions) -> rule.Changes:

@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import ConfigError
-from marketdata.points.columns import Floats, Ints
+from marketdata.points.columns import Floats
+from marketdata.recordings.arrivals import Arrivals
 from marketdata.recordings.changes import Changes, no_changes
 from marketdata.recordings.files import MODIFIED, RecordingFile
 from marketdata.recordings.roles import ANY_TIMES, ROLES, VENUE_TIMES, Meaning, is_time, numbers, roles_of
@@ -42,16 +43,16 @@ def no_time(clock: str, what: str, names: Iterable[str]) -> ConfigError:
 class Batch:
     """Rows of a file in their order: changes of books, or frames of points, records or trades by their kind.
 
-    ``rows`` were read. ``left_out`` counts those that are neither, by reason. ``received`` are times at which the
-    recording is known to have gone on. ``markets`` are records as `Archive.add` takes them. ``keep`` names fields of
-    snapshots. ``notes`` say what was scaled, and which rows are wrong.
+    ``rows`` were read. ``left_out`` counts those that are neither, by reason. ``received`` are the messages by which
+    the recording is known to have gone on. ``markets`` are records as `Archive.add` takes them. ``keep`` names fields
+    of snapshots. ``notes`` say what was scaled, and which rows are wrong.
     """
 
     changes: Changes = field(default_factory=no_changes)
     frames: dict[FileKind, Any] = field(default_factory=dict)
     rows: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
-    received: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    received: Arrivals = field(default_factory=lambda: Arrivals.joined([]))
     markets: list[dict[str, Any]] = field(default_factory=list)
     keep: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)

@@ -8,6 +8,8 @@ from typing import Any
 import pandas as pd
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from recordings.shapes import MARKET, START, book, change
 
 import marketdata as md
@@ -89,10 +91,33 @@ def test_after_a_reconnect_a_book_is_unknown_until_its_next_snapshot() -> None:
 
 
 def test_times_are_those_of_the_venue_or_of_arrival() -> None:
-    """``clock`` chooses one for all messages."""
-    message = [{"recv_ts": START + 7000, "raw": BOOK}]
-    stamps = [md.rebuild(message, clock=clock)["ts"].iloc[0].timestamp() for clock in ("timestamp", "received")]
-    assert stamps == [START / 1000, START / 1000 + 7]
+    """``clock`` chooses one for all messages, also where the recorder's clock is seven seconds ahead."""
+    messages = [{"recv_ts": START + at + 7000, "raw": m} for at, m in ((0, BOOK), (1000, changed(1000, ".5", "3")))]
+    for clock, ahead in (("timestamp", 0), ("received", 7)):
+        times = md.bbo(md.rebuild(messages, clock=clock))["ts"]
+        assert [t.timestamp() for t in times] == [START / 1000 + ahead, START / 1000 + ahead + 1]
+
+
+@given(
+    st.sampled_from([0, 1, 10, 600, 7200]) | st.integers(0, 100_000),
+    st.sampled_from(["timestamp", "received"]),
+    st.sampled_from([0, 7000, 3_600_000, -18_000_000]),
+    st.booleans(),
+)
+@settings(max_examples=25, deadline=None)
+def test_a_quiet_book_is_known_from_its_arrival_until_the_recording_ends(
+    age: int, clock: Any, ahead: int, others: bool
+) -> None:
+    """The venue's time of a book is that of its last change, which may be hours old, and no time of the message."""
+    quiet = {**BOOK, "asset_id": "9", "timestamp": str(START - 1000 * age)}
+    sent = [(0, quiet), *((1000 * k, {"event_type": "best_bid_ask", "asset_id": "9"}) for k in range(1, 19))]
+    if others:
+        sent = [*sent[:1], (0, BOOK), *((1000 * k, changed(1000 * k, f"0.{30 + k}", "3")) for k in range(1, 19))]
+    ahead = ahead if others or clock == "received" else 0  # no message says what the venue's clock shows
+    envelopes = [{"recv_ts": START + at + ahead + 50, "raw": message} for at, message in sent]
+    books = md.rebuild(envelopes, clock=clock, frame="polars").filter(pl.col("token_id") == "9")
+    start = START + (ahead if clock == "received" else 0)
+    assert books["ts"].dt.epoch("ms").unique().sort().to_list() == [start + 1000 * k for k in range(19)]
 
 
 @pytest.mark.parametrize("kind", ["polars", "lazy", "arrow", "pandas", "nested", "texts"])

@@ -63,16 +63,18 @@ def changes_of(drawn: list[Row]) -> Changes:
 
 
 def timed(drawn: list[tuple[int, int, int, int, float, float, int]]) -> list[Row]:
-    """Drawn steps of time as times; the clock of the venue goes back now and then."""
+    """Drawn steps of time as times; the clock of the venue goes back now and then, and states of books are old."""
     now, out = START, []
     for token, step, event, side, price, size, late in drawn:
         now += step * SECOND // 4
-        out.append((token, now - late * SECOND // 2, now, event, side, price, size))
+        age = late * SECOND // 2 * (40 if event == SNAPSHOT and late == 3 else 1)
+        out.append((token, now - age, now, event, side, price, size))
     return out
 
 
 def in_plain_python(all_rows: list[Row], width: int, max_gap: int, max_age: int, *, unchanged: bool) -> dict:
     """A dictionary of levels per token, row by row; (token, bucket) to book."""
+    delays = delays_of(all_rows)
     arrivals = sorted(row[2] for row in all_rows)
     holes = [(a, b) for a, b in itertools.pairwise(arrivals) if b - a > max_gap]
     most_back = min(max_gap, 30 * SECOND)
@@ -82,12 +84,23 @@ def in_plain_python(all_rows: list[Row], width: int, max_gap: int, max_age: int,
         token_rows = [row for row in all_rows if row[0] == token]
         is_known, levels, at = False, {}, -1
         before = None
-        for row, after in itertools.pairwise([*token_rows, None]):
+        for i, (row, after) in enumerate(itertools.pairwise([*token_rows, None])):
             _, ts, seen, event, side, price, size = row
-            is_back = before is not None and before[1] - ts > most_back
-            at = ts if before is None or is_back else max(at, ts)
+            is_back = before is not None and event != SNAPSHOT and before[1] - ts > most_back
             if is_back or (before is not None and is_broken(before[2], seen, holes, max_age)):
                 is_known = False
+            known_from = ts
+            if event == GAP:
+                known_from = min(ts, venue_time(seen, delays))
+            elif event == SNAPSHOT and not is_known:
+                run = itertools.takewhile(
+                    lambda pair: not breaks(*pair, holes, max_age, most_back),
+                    itertools.pairwise(token_rows[i:]),
+                )
+                changes = [later[1] for _, later in run if later[1] > ts]
+                arrival = min([venue_time(seen, delays), *changes])
+                known_from = arrival if arrival - ts > SECOND // 2 else ts
+            at = known_from if before is None or is_back else max(at, known_from)
             before = row
             if event != CHANGE:
                 is_known, levels = event == SNAPSHOT, {}
@@ -97,18 +110,50 @@ def in_plain_python(all_rows: list[Row], width: int, max_gap: int, max_age: int,
                 continue
             touched.add((token, at // width))
             end = min([a for a, _ in holes if a >= seen] + [arrivals[-1]])
-            last = (at + max(0, min(end - seen, max_age))) // width
+            last = (max(at, venue_time(min(end, seen + max_age), delays)) if end > seen else at) // width
             if after is not None:
                 _, next_ts, next_seen, next_event, *_ = after
-                if ts - next_ts > most_back:
+                if ts - next_ts > most_back and next_event != SNAPSHOT:
                     last = at // width
                 elif not is_broken(seen, next_seen, holes, max_age):
-                    last = (max(at, next_ts) - 1) // width if next_event == GAP else max(at, next_ts) // width - 1
+                    is_gap = next_event == GAP
+                    last = (
+                        max(at, min(next_ts, venue_time(next_seen, delays))) - 1 if is_gap else max(at, next_ts) - width
+                    ) // width
             bids = sorted(((p, s) for (d, p), s in levels.items() if d == BIDS and s > 0), reverse=True)
             asks = sorted((p, s) for (d, p), s in levels.items() if d == ASKS and s > 0)
             for bucket in range(at // width, last + 1):
                 out[token, bucket] = tuple(bids), tuple(asks)
     return {key: book for key, book in out.items() if unchanged or key in touched}
+
+
+def delays_of(all_rows: list[Row]) -> dict[int, int]:
+    """The least delay in each minute that has a change, or a book that is newer than what was known."""
+    least, told = dict[int, int](), set[int]()
+    for token in range(3):
+        before = is_sent = None
+        for _, ts, seen, event, *_ in (row for row in all_rows if row[0] == token):
+            if event != CHANGE or before != (ts, seen):  # levels of a book come with it
+                is_sent = event == CHANGE or (event == SNAPSHOT and before is not None and ts > before[0])
+            minute, before = seen // (60 * SECOND), (ts, seen)
+            if event != GAP:
+                least[minute] = min(least.get(minute, seen - ts), seen - ts)
+            told |= {minute} if is_sent else set()
+    return {minute: delay for minute, delay in least.items() if minute in told}
+
+
+def venue_time(seen: int, delays: dict[int, int]) -> int:
+    """The venue's time at a time of arrival."""
+    minute = seen // (60 * SECOND)
+    before, after = [m for m in delays if m < minute], [m for m in delays if m > minute]
+    near = [*([max(before)] if before else []), *([minute] if minute in delays else [])] or sorted(after)[:1]
+    return seen - min((delays[m] for m in near), default=0)
+
+
+def breaks(row: Row, after: Row, holes: list[tuple[int, int]], max_age: int, most_back: int) -> bool:
+    """Whether the book of a row does not go on in the next one."""
+    is_back = row[1] - after[1] > most_back
+    return after[3] != CHANGE or is_back or is_broken(row[2], after[2], holes, max_age)
 
 
 def is_broken(seen: int, next_seen: int, holes: list[tuple[int, int]], max_age: int) -> bool:
@@ -144,7 +189,7 @@ def test_books_are_those_of_a_dictionary_of_levels(
     width, all_rows = BucketWidth.of(every), timed(drawn)
     limits = max_gap * SECOND, max_age * SECOND
     state = Rebuilder(width, *limits, unchanged)
-    parts = list(state.received(changes_of(all_rows).seen))
+    parts = list(state.received(changes_of(all_rows).arrivals()))
     for a, b in itertools.pairwise([0, *sorted(cuts), 60]):
         parts += state.push(changes_of(all_rows[a:b]))
     parts += state.finish()

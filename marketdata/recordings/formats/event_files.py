@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from marketdata.recordings.arrivals import UNSTATED, Arrivals
 from marketdata.recordings.changes import CHANGE, SNAPSHOT
 from marketdata.recordings.format import UNDECIDED, Format, by_parts
 from marketdata.recordings.table import Batch, Table
@@ -26,9 +27,17 @@ def read(table: Table) -> Iterator[Batch]:
     """Books and changes; other events are left out by kind."""
     # The rows of a market are together, so the times of all rows come first: the ends of each tenth of a second.
     tenth = pl.col("__seen") // _TENTH_OF_A_SECOND
-    ends = [pl.col("__seen").min().alias("first"), pl.col("__seen").max().alias("last")]
-    parts = [frame.group_by(tenth).agg(ends) for frame, _ in table.rows("ts", "received_at") if len(frame)]
-    yield Batch(received=pl.concat(parts).select("first", "last").to_numpy().ravel() if parts else Batch().received)
+    is_change = pl.col("event_type").cast(pl.String) == "price_change"
+    delay = (pl.col("__seen") - pl.col("ts")).filter(is_change).min()
+    ends = [pl.col("__seen").min().alias("first"), pl.col("__seen").max().alias("last"), delay.alias("delay")]
+    parts = [
+        frame.group_by(tenth).agg(ends) for frame, _ in table.rows("ts", "received_at", "event_type") if len(frame)
+    ]
+    times = pl.concat(parts) if parts else pl.DataFrame(schema=dict.fromkeys(("first", "last", "delay"), pl.Int64))
+    first, last = (times[name].to_numpy() for name in ("first", "last"))
+    stated = (times["first"] - times["delay"]).fill_null(UNSTATED).to_numpy()
+    seen = np.concatenate((first, last))
+    yield Batch(received=Arrivals(seen, np.append(stated, np.full(len(last), UNSTATED)), np.ones(len(seen), bool)))
     for frame, batch in table.rows():
         kinds = frame["event_type"].cast(pl.String).fill_null("without an event_type")
         is_level = kinds.is_in(["book", "price_change"])

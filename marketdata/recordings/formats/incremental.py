@@ -13,7 +13,7 @@ from marketdata.recordings.tables import add_levels
 def add(frame: pl.DataFrame, batch: Batch) -> None:
     """Add changed levels and snapshots."""
     add_levels(frame, batch, flags(frame["is_snapshot"]).fill_null(value=False))
-    batch.received = batch.changes.seen
+    batch.received = batch.changes.arrivals()
 
 
 FORMAT = Format(
