@@ -44,7 +44,8 @@ class Journal:
             arrays = {name: values.pop(name) for name in no_changes().arrays()}
             feed.open = Changes(tuple(Token(*token[:2]) for token in self._state["tokens"]), **arrays, values=values)
             feed.last_seen, feed.last_seen_before = self._state["last_seen"], self._state["last_seen_before"]
-            feed.clock = VenueClock(*(np.array(values) for values in self._state["clock"]))
+            kinds = (np.int64, np.int64, np.bool_)
+            feed.clock = VenueClock(*map(np.array, self._state["clock"], kinds))
 
     def write(self, files: list[str], feed: Rebuilder, key: str) -> None:
         """The files are in the archive, and these books are open."""

@@ -388,7 +388,7 @@ class _Part:
     def _known_from(self, state: Rebuilder, is_cut: Bools) -> Ints:
         """The times of the rows: what ends an unknown time is known from its arrival on, however old its state is."""
         rows, starts = self.rows, self.starts
-        follows_a_book = np.append(False, self.has_book[:-1]) & ~is_cut[starts]
+        follows_a_book = np.append(np.zeros(len(starts[:1]), bool), self.has_book[:-1]) & ~is_cut[starts]
         first = starts[self.has_book & ~follows_a_book & (rows.row[starts] != _OPEN)]
         gaps = np.flatnonzero(rows.event == GAP)
         if not len(first) and not len(gaps):
