@@ -31,7 +31,8 @@ class Format:
 
     Each text of ``needs`` lists roles that are enough to read the file; ``a/b`` means one of the two. ``takes`` are
     roles that it can have beside these. A role that is neither, and no context, rules the format out: so a price beside
-    a trade id is no history of prices. ``proves`` counts the evidence where roles are not enough.
+    a trade id is no history of prices. Roles of ``never`` rule it out too. ``proves`` decides where roles are not
+    enough; None leaves it to them. Each of the ``guards`` denies a table for a reason, whatever else is there.
 
     ``read`` gives the rows in parts, ``trades`` the trade prints among them. With ``changes`` the file has every
     change, so a book is valid until the next change. Without it a book is valid at its own moment. With
@@ -44,11 +45,13 @@ class Format:
     read: Reader
     kind: FileKind = "books"
     takes: str = ""
+    never: str = ""
     kinds: tuple[FileKind, ...] = ()
     trades: Reader | None = None
     changes: bool = False
     row_per_level: bool = False
-    proves: Callable[[Table], int] | None = None
+    proves: Callable[[Table], bool | None] | None = None
+    guards: tuple[Guard, ...] = ()
 
     @property
     def needed(self) -> str:
@@ -61,13 +64,28 @@ class Format:
         return ", ".join(dict.fromkeys((self.kind, *self.kinds)))
 
     def fits(self, table: Table) -> int:
-        """The number of columns that speak for the format; 0 if one is missing or in the way."""
-        if self.proves is not None and (proof := self.proves(table)) != UNDECIDED:
-            return proof
+        """The number of columns that speak for the format; 0 if one is missing or in the way, or if it is denied."""
+        proof = None if self.proves is None else self.proves(table)
         complete = [groups for groups in self._groups() if not table.lacks(groups)]
-        if not complete or self.in_the_way(table):
+        if proof is False or (proof is None and (not complete or self.in_the_way(table))) or self.denial(table):
             return 0
-        return max(map(len, complete)) + len(table.decisive & set(self.takes.split()))
+        return _SURE if proof else max(map(len, complete)) + len(table.decisive & set(self.takes.split()))
+
+    def denial(self, table: Table) -> str | None:
+        """Why the table is not of the format, although it may have all roles; None if nothing denies it."""
+        for role in self.never.split():
+            if role in table.columns:
+                return f"{table.columns[role]} is {role}, which {self.name} never have."
+        return next((reason for guard in self.guards if (reason := guard(table))), None)
+
+    def refusal(self, table: Table) -> str | None:
+        """Why the table cannot be read as the format that ``format=`` names; None if it can."""
+        proof = None if self.proves is None else self.proves(table)
+        if proof is False:
+            return f"It needs {self.needed}, and its columns or values are others."
+        if proof is None and (missing := self.missing(table)):
+            return f"It lacks {', '.join(missing)}; {self.name} need {self.needed}."
+        return self.denial(table)
 
     def in_the_way(self, table: Table) -> list[str]:
         """Roles of the table that rule the format out."""
@@ -82,8 +100,10 @@ class Format:
         return [[set(names.split("/")) for names in text.split()] for text in self.needs]
 
 
-UNDECIDED = -1
+# More than the columns that there can be.
+_SURE = 1_000_000
 Reader = Callable[["Table"], Iterator[Batch]]
+Guard = Callable[["Table"], "str | None"]
 
 
 def by_parts(add: Callable[[pl.DataFrame, Batch], None], *prices: str) -> Reader:
@@ -109,7 +129,10 @@ def format_of(table: Table) -> Format:
     """The format that was chosen, or the one that fits best; ConfigError if none fits, or several equally well."""
     file = table.file
     if file.options.format is not None:
-        return all_formats()[choice("format", file.options.format, all_formats())]
+        chosen = all_formats()[choice("format", file.options.format, all_formats())]
+        if reason := chosen.refusal(table):
+            raise ConfigError(f"{file.name!r} is not of the format {chosen.name!r}. {reason}")
+        return chosen
     scores = {candidate: candidate.fits(table) for candidate in all_formats().values()}
     best = [candidate for candidate, score in scores.items() if score == max(scores.values())]
     if len(best) == 1:
@@ -166,7 +189,7 @@ def _nearest(table: Table) -> str:
             f"columns={{{name!r}: {theirs!r}}} (--columns {name}={theirs}){options.get(name, '')}."
         )
     if not missing and not in_the_way:
-        lines.append(f"Its values deny that; format={nearest.name!r} (--format) reads it nevertheless.")
+        lines.append(nearest.denial(table) or "Its values deny that.")
     if of_no_kind := [name for name in in_the_way if name in _OF_NO_KIND]:
         called = ", ".join(f"{table.columns[name]} ({name})" for name in of_no_kind)
         lines.append(f"In the way is {called}: {_OF_NO_KIND[of_no_kind[0]]}.")

@@ -25,21 +25,29 @@ _OF_HISTORY = {
     "account",
 }  # fmt: skip
 _PRICES = {"best_bid", "best_ask", "yes_bid", "yes_ask", "no_bid", "no_ask", "price", "yes_price", "no_price", "close"}
+# What changes from one time to the next beside prices, so that rows of a market are its history.
+_VALUES = {"volume", "liquidity", "spread", "open_interest"}
+_FACTS = {"state", "token_ids", "token_labels"}
+# What Kalshi says of a series alone.
+OF_SERIES = {"frequency", "settlement_sources", "contract_url", "contract_terms_url"}
 
 
-def is_listing(table: Table) -> bool:
-    """Whether rows can be records: none has a time of history, and no market comes twice with another time."""
-    names = table.columns.keys()
-    if names & _OF_HISTORY:
-        return False
-    has_time = "ts" in names and table.columns["ts"] != table.columns.get("created_at")
-    is_history = has_time and not names & {"state", "token_ids", "token_labels"}
-    repeats = table.repeats("market_id")
-    # The last of a market's rows would hide the others.
-    has_prices = bool(names & _PRICES) or (repeats and "outcome_prices" in table.file.columns)
-    is_polled = has_time and has_prices and ("state" not in names or repeats)
-    is_price = {"token_id", "price"} <= names and "state" not in names
-    return not (is_history or is_polled or is_price)
+def is_history(table: Table) -> str | None:
+    """Why rows are no records: they have what only points have, or their market comes again at another time."""
+    names, columns, options = table.columns.keys(), table.columns, table.file.options
+    if points := sorted(names & _OF_HISTORY):
+        return f"{columns[points[0]]} is {points[0]}, which no record has."
+    if {"token_id", "price"} <= names and "state" not in names:
+        return f"{columns['token_id']} and {columns['price']} are prices of tokens, which no record has."
+    if "ts" not in names or columns["ts"] == columns.get("created_at"):
+        return None
+    has_values = bool(names & (_PRICES | _VALUES)) or "outcome_prices" in table.file.columns
+    is_of_prices = names & _PRICES and "state" not in names
+    if options.format is None and ("ts" in options.columns or not names & _FACTS or is_of_prices):
+        return f"{columns['ts']} is the time of each row, so its rows are no records."
+    if has_values and table.repeats("market_id"):
+        return f"A market comes again, with the time {columns['ts']}, so its rows are no records but its history."
+    return None
 
 
 def reader(kind: RecordKind) -> Reader:

@@ -337,7 +337,7 @@ REFUSED = {
     "polled.csv": (
         "fetched_at,condition_id,question,outcome_prices,closed\n"
         + "".join(f"""{S + i},{MARKET},q?,"[""0.{i + 4}"", ""0.{6 - i}""]",False\n""" for i in range(2)),
-        "Its values deny that",
+        "A market comes again, with the time fetched_at",
     ),
     "named_cents.csv": (f"ts,token_id,price_cents\n{S},{T},.4523\n", "price_cents says cents, and its values"),
     "no_market.csv": (f"recv_ts_ms,up_bid,up_ask\n{S}000,.4,.5\n", r"or the market with token_id= \(--token-id\)"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,17 +104,23 @@ def test_cells_of_several_shapes_are_read_one_by_one(tmp_path: Path) -> None:
     assert archive.books("7").filter(side="bid")["price"].to_list() == [0.4]
 
 
-def test_equal_scores_name_both_formats(tmp_path: Path) -> None:
+def test_two_formats_that_fit_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that is two things is refused with their names, until one is chosen."""
-    path = tmp_path / "both.parquet"
-    columns = {"token_id": ["7"], "timestamp": [START], "side": ["bid"], "price": [0.5], "size": [1.0], "level": [0]}
-    pl.DataFrame({**columns, "is_snapshot": [True]}).write_parquet(path)
+    both = {**all_formats(), "others": replace(all_formats()["prices"], name="others")}
+    monkeypatch.setattr("marketdata.recordings.format.all_formats", lambda: both)
     archive = md.Archive(tmp_path / "archive", frame="polars")
-    with pytest.raises(md.errors.ConfigError, match=r"columns of incremental and of levels.*format="):
-        archive.add_files(path)
+    with pytest.raises(md.errors.ConfigError, match=r"columns of prices and of others.*format="):
+        archive.add_files(SAMPLES["prices"])
     with pytest.raises(md.errors.ConfigError, match="allowed are activity"):
-        archive.add_files(path, format="levles")
-    assert archive.add_files(path, format="levels")["stored"].to_list() == [1]
+        archive.add_files(SAMPLES["prices"], format="price")
+    assert archive.add_files(SAMPLES["prices"], format="prices")["stored"].to_list() == [2]
+
+
+@pytest.mark.parametrize("name", [n for n in SAMPLES if n != "prices"])
+def test_a_format_that_is_named_checks_what_it_needs(tmp_path: Path, name: str) -> None:
+    """A file is not read as a format whose columns or values it lacks, whatever ``format=`` says."""
+    with pytest.raises(md.errors.ConfigError, match=f"is not of the format '{name}'"):
+        md.Archive(tmp_path / "archive").add_files(SAMPLES["prices"], format=name)
 
 
 STRANGERS: dict[str, tuple[dict[str, Any], str | None]] = {

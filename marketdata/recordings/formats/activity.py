@@ -20,11 +20,11 @@ _OURS = {
 _SECOND = 1_000_000
 
 
-def proves(table: Table) -> int:
+def proves(table: Table) -> bool:
     """The names of the Data API together."""
     names = set(table.file.columns)
     is_activity = names >= {"condition_id", "asset", "side", "size", "price", "timestamp"}
-    return 30 if is_activity and names & {"transaction_hash", "outcome_index"} else 0
+    return is_activity and bool(names & {"transaction_hash", "outcome_index"})
 
 
 def read(table: Table) -> Iterator[Batch]:

@@ -10,17 +10,12 @@ import polars as pl
 
 from marketdata.recordings.arrivals import UNSTATED, Arrivals
 from marketdata.recordings.changes import CHANGE, SNAPSHOT
-from marketdata.recordings.format import UNDECIDED, Format, by_parts
+from marketdata.recordings.format import Format, by_parts
 from marketdata.recordings.table import Batch, Table
 from marketdata.recordings.tables import changes_of, readable, sides_of
 from marketdata.recordings.trades import add_trades
 
 _TENTH_OF_A_SECOND = 100_000  # [microseconds]
-
-
-def proves(table: Table) -> int:
-    """JSON lines of such events are messages, which have their own reader."""
-    return 0 if table.file.form == "json" else UNDECIDED
 
 
 def read(table: Table) -> Iterator[Batch]:
@@ -66,5 +61,4 @@ FORMAT = Format(
     read=read,
     trades=by_parts(add_prints),
     changes=True,
-    proves=proves,
 )

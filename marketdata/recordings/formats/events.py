@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from marketdata.recordings.format import Format
-from marketdata.recordings.records import RECORD_ROLES, is_listing, reader
+from marketdata.recordings.records import RECORD_ROLES, is_history, reader
 from marketdata.recordings.table import Table
 
 
-def proves(table: Table) -> int:
+def proves(table: Table) -> bool:
     """An event has markets, or names itself and no market."""
     names, columns = table.columns.keys(), set(table.file.columns)
-    if not is_listing(table):
-        return 0
     if "markets" in columns and columns & {"id", "slug", "event_ticker", "ticker", "title"}:
-        return 20
-    if columns & {"event_ticker"} and "title" in columns and not columns & {"ticker", "market_ticker", "result"}:
-        return 10
+        return True
+    if "event_ticker" in columns and "title" in columns and not columns & {"ticker", "market_ticker", "result"}:
+        return True
     has_facts = names & {"title", "state"} or columns & {"start_date", "end_date", "tags", "series_id", "series_slug"}
     is_event = names & {"event_id", "event_slug"} and has_facts
-    return 3 if is_event and not names & {"market_id", "token_ids"} else 0
+    return bool(is_event) and not names & {"market_id", "token_ids"}
 
 
 FORMAT = Format(
@@ -30,4 +28,5 @@ FORMAT = Format(
     takes=RECORD_ROLES,
     read=reader("events"),
     proves=proves,
+    guards=(is_history,),
 )

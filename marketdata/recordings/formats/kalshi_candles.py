@@ -12,7 +12,7 @@ import polars as pl
 from marketdata.adapters import frames
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Series
-from marketdata.recordings.format import UNDECIDED, Format
+from marketdata.recordings.format import Format
 from marketdata.recordings.rows import converted, typed_rows
 from marketdata.recordings.table import GIVEN_AGAIN, Batch, FileKind, Table
 from marketdata.tidy.frames import to_frame
@@ -23,11 +23,11 @@ _CELL = re.compile(r"(yes_bid|yes_ask|price)[._](open|high|low|close|mean|previo
 _WIDTHS = (DAY, 60 * MINUTE, MINUTE)
 
 
-def proves(table: Table) -> int:
+def proves(table: Table) -> bool | None:
     """Candles with the end of their period, nested or flat."""
     names = set(table.file.columns)
     is_candle = names & {"yes_bid", "yes_ask", "price"} or any(map(_CELL.fullmatch, names))
-    return 30 if "end_period_ts" in names and is_candle and "market_id" in table.columns else UNDECIDED
+    return True if "end_period_ts" in names and is_candle and "market_id" in table.columns else None
 
 
 def read(table: Table) -> Iterator[Batch]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from marketdata.recordings.format import UNDECIDED, Format, by_parts
+from marketdata.recordings.format import Format, by_parts
 from marketdata.recordings.points import one_batch
 from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, identified, numbers, sides
 from marketdata.recordings.table import Batch, Table
@@ -16,16 +16,17 @@ from marketdata.recordings.tables import add_levels
 _OF_TRADES = {"buy", "sell", "s"}
 
 
-def proves(table: Table) -> int:
+def has_sides_of_trades(table: Table) -> str | None:
     """Without numbers of levels, sides must be bids and asks: rows that buy and sell are trades."""
     if "level" in table.columns or "side" not in table.columns:
-        return UNDECIDED
-    if "is_snapshot" in table.columns:
-        return 0
+        return None
     sides = table.file.sample[table.columns["side"]].drop_nulls()
     texts = {str(side).strip().lower() for side in sides.to_list()}
     # B is a bid beside A, and a buy beside S.
-    return UNDECIDED if texts - {"b"} and texts <= {*BID_TEXTS, *ASK_TEXTS} - _OF_TRADES else 0
+    if texts - {"b"} and texts <= {*BID_TEXTS, *ASK_TEXTS} - _OF_TRADES:
+        return None
+    few = ", ".join(sorted(texts)[:3])
+    return f"{table.columns['side']} has {few}, as trades have. Levels need bid and ask there, or a column level."
 
 
 _PRICES = ("price", "best_bid", "best_ask")
@@ -86,8 +87,10 @@ FORMAT = Format(
         "ts token_id side level price size", "ts token_id side price size",
         "ts market_id token_label side level price size", "ts market_id token_label side price size",
     ),
-    takes="best_bid best_ask is_snapshot",
+    takes="best_bid best_ask",
+    # Changes of levels, which have their own format.
+    never="is_snapshot",
     read=read,
     row_per_level=True,
-    proves=proves,
+    guards=(has_sides_of_trades,),
 )  # fmt: skip

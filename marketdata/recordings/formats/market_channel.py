@@ -10,13 +10,13 @@ _KINDS = {"book", "book_snapshot", "price_change", "last_trade_price", "tick_siz
 _OF_KALSHI = {"orderbook_snapshot", "orderbook_delta", "subscribed", "trade", "ticker"}
 
 
-def proves(table: Table) -> int:
-    """More than tables have columns, if the first messages say their kind, or are books in an envelope.
+def proves(table: Table) -> bool:
+    """Whether the first messages say their kind, or are books in an envelope.
 
     Tickers alone are quotes.
     """
     messages = first_messages(table)
-    return 40 if any(m.kind != "ticker" for m in messages) and any(map(_is_of_channel, messages)) else 0
+    return any(m.kind != "ticker" for m in messages) and any(map(_is_of_channel, messages))
 
 
 def _is_of_channel(message: Message) -> bool:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from marketdata.recordings.format import Format
-from marketdata.recordings.records import RECORD_ROLES, is_listing, reader
+from marketdata.recordings.records import OF_SERIES, RECORD_ROLES, is_history, reader
 from marketdata.recordings.table import Table
 
 
-def proves(table: Table) -> int:
+def proves(table: Table) -> bool:
     """A market has an id, and says what it asks, which tokens it has, or its slug."""
     names, columns = table.columns.keys(), set(table.file.columns)
-    if not is_listing(table) or "markets" in columns:
-        return 0
+    if "markets" in columns or columns & OF_SERIES:
+        return False
     has_id = "market_id" in names or {"id", "condition_id"} & columns
     facts = names & {"token_ids", "token_labels", "question", "slug", "state"}
     if not has_id or not facts & {"token_ids", "question", "slug"}:
-        return 0
-    if not facts - {"slug"} and names & {"event_id", "event_slug"} and "market_id" not in names:
-        return 0
-    return 4 + len(facts)
+        return False
+    return bool(facts - {"slug"}) or not names & {"event_id", "event_slug"} or "market_id" in names
 
 
 FORMAT = Format(
@@ -29,4 +27,5 @@ FORMAT = Format(
     takes=RECORD_ROLES,
     read=reader("markets"),
     proves=proves,
+    guards=(is_history,),
 )

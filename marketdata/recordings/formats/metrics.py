@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from marketdata.points.columns import METRICS
-from marketdata.recordings.format import UNDECIDED, Format
+from marketdata.recordings.format import Format
 from marketdata.recordings.points import read_points
 from marketdata.recordings.table import Batch, Table
 
@@ -15,16 +15,12 @@ def read(table: Table) -> Iterator[Batch]:
     return read_points(table, "metrics", ("market_id",), optional=(*METRICS, "open_interest"), extra=True)
 
 
-def proves(table: Table) -> int:
-    """Records of markets have a volume too, and so have candles of tokens."""
-    return 0 if table.columns.keys() & {"state", "token_ids", "open", "high", "low", "token_label"} else UNDECIDED
-
-
 FORMAT = Format(
     name="metrics",
     kind="metrics",
     description="a table of metrics of markets, which are averaged over each bucket",
     needs=(f"ts market_id {'/'.join((*METRICS, 'open_interest'))}",),
     read=read,
-    proves=proves,
+    # Records of markets have a volume too, and so have candles of tokens.
+    never="state token_ids open high low token_label",
 )

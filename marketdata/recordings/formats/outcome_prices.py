@@ -8,7 +8,7 @@ import polars as pl
 
 from marketdata.errors import ConfigError
 from marketdata.recordings.format import Format
-from marketdata.recordings.formats.outcome_quotes import proves
+from marketdata.recordings.formats.outcome_quotes import is_of_records
 from marketdata.recordings.points import (
     add_points,
     last_of_each,
@@ -65,5 +65,5 @@ FORMAT = Format(
     needs=("ts market_id yes_price",),
     takes="no_price token_id",
     read=read,
-    proves=proves,
+    guards=(is_of_records,),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from marketdata.recordings.format import UNDECIDED, Format
+from marketdata.recordings.format import Format
 from marketdata.recordings.points import add_points, last_of_each, left, one_batch, outcomes_of, tokens_of_both
 from marketdata.recordings.roles import numbers
 from marketdata.recordings.table import Batch, Table
@@ -14,11 +14,11 @@ from marketdata.recordings.table import Batch, Table
 _PRICES = ("yes_bid", "yes_ask", "no_bid", "no_ask")
 
 
-def proves(table: Table) -> int:
+def is_of_records(table: Table) -> str | None:
     """A listing has such prices too: its rows say the state of a market, and no market comes twice."""
-    if "state" in table.columns and not table.repeats("market_id"):
-        return 0
-    return UNDECIDED
+    if "state" not in table.columns or table.repeats("market_id"):
+        return None
+    return f"{table.columns['state']} says the state of each market once, so its rows are records of markets."
 
 
 def read(table: Table) -> Iterator[Batch]:
@@ -54,5 +54,5 @@ FORMAT = Format(
     needs=("ts market_id yes_bid yes_ask", "ts market_id yes_bid no_bid"),
     takes="no_bid no_ask token_id price yes_price no_price",
     read=read,
-    proves=proves,
+    guards=(is_of_records,),
 )

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from marketdata.recordings.format import UNDECIDED, Format
+from marketdata.recordings.format import Format
 from marketdata.recordings.points import read_points
 from marketdata.recordings.table import Batch, Table
-
-
-def proves(table: Table) -> int:
-    """Without a token id a label is needed: the id of a market leaves the token unknown. Ids of fills mean trades."""
-    return 0 if table.columns.keys() & {"open", "high", "low"} and "close" in table.columns else UNDECIDED
 
 
 def read(table: Table) -> Iterator[Batch]:
@@ -27,5 +22,4 @@ FORMAT = Format(
     needs=("ts token_id price", "ts market_id token_label price"),
     takes="token_id",
     read=read,
-    proves=proves,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from marketdata.recordings.format import UNDECIDED, Format, by_parts
+from marketdata.recordings.format import Format, by_parts
 from marketdata.recordings.roles import numbers
 from marketdata.recordings.table import Batch, Table
 from marketdata.recordings.trades import add_trades
@@ -14,25 +14,38 @@ _MOST_EMPTY = 0.05
 _ASSETS = ("maker_asset_id", "taker_asset_id")
 
 
-def proves(table: Table) -> int:
+_IDS = {"trade_id", "transaction_hash"}
+
+
+def is_of_an_outcome(table: Table) -> str | None:
+    """A price beside a ticker and a side may be that of Yes, or of the outcome that the taker bought."""
+    if not table.has_tickers or table.columns.get("token_label") != table.columns.get("outcome_side", ""):
+        return None
+    return (
+        f"{table.columns['price']} may be the price of Yes, or of the outcome in {table.columns['outcome_side']}: name "
+        "the column yes_price if it is that of Yes."
+    )
+
+
+def has_removed_levels(table: Table) -> str | None:
+    """Some rows have no size, and none an id, as changes of a book have."""
+    if _IDS & table.columns.keys() or "size" not in table.columns:
+        return None
+    sizes = numbers(table.file.sample[table.columns["size"]])
+    if (sizes == 0).sum() <= len(sizes) * _MOST_EMPTY:
+        return None
+    return f"{table.columns['size']} has zeros, as changes of books have. Write a column is_snapshot of true and false."
+
+
+def has_sides_of_a_book(table: Table) -> str | None:
     """Sides of a book are bids and asks, sides of trades mostly buys and sells."""
-    if table.has_tickers and table.columns.get("token_label") == table.columns.get("outcome_side", ""):
-        return 0  # a price of Yes, or of the outcome that the taker bought
-    if _has_removed_levels(table):
-        return 0
-    if "side" not in table.columns or "trade_id" in table.columns or "transaction_hash" in table.columns:
-        return UNDECIDED
+    if "side" not in table.columns or _IDS & table.columns.keys():
+        return None
     sides = table.file.sample[table.columns["side"]].drop_nulls()
     texts = {str(side).strip().lower() for side in sides.to_list()}
-    return 0 if texts - {"b"} and texts <= {"bid", "bids", "b", "ask", "asks", "a", "offer"} else UNDECIDED
-
-
-def _has_removed_levels(table: Table) -> bool:
-    """Whether some rows have no size, and none an id, as changes of a book have."""
-    if {"trade_id", "transaction_hash"} & table.columns.keys() or "size" not in table.columns:
-        return False
-    sizes = numbers(table.file.sample[table.columns["size"]])
-    return bool((sizes == 0).sum() > len(sizes) * _MOST_EMPTY)
+    if not texts - {"b"} or not texts <= {"bid", "bids", "b", "ask", "asks", "a", "offer"}:
+        return None
+    return f"{table.columns['side']} has bids and asks, so its rows are levels of a book."
 
 
 def add(frame: pl.DataFrame, batch: Batch) -> None:
@@ -52,5 +65,5 @@ FORMAT = Format(
     takes="side transaction_hash maker taker account trader_side trade_id token_id best_bid best_ask maker_asset_id "
     "taker_asset_id",
     read=by_parts(add, "price"),
-    proves=proves,
+    guards=(is_of_an_outcome, has_removed_levels, has_sides_of_a_book),
 )

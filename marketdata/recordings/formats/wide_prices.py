@@ -24,7 +24,7 @@ def outcomes(table: Table) -> list[str]:
     return [name for name in table.others if is_number(sample[name].drop_nulls()) and not is_time(sample[name])]
 
 
-def proves(table: Table) -> int:
+def proves(table: Table) -> bool:
     """Columns are called as tokens, or most rows add up to about 1, as prices of exclusive outcomes do."""
     names = outcomes(table)
     if (
@@ -33,13 +33,13 @@ def proves(table: Table) -> int:
         or "market_id" in table.columns
         or (len(names) < 2 and not _are_tokens(names))
     ):
-        return 0
+        return False
     prices = np.stack([numbers(table.file.sample[name]) for name in names])
     sums = prices.sum(axis=0)  # NaN of a row that lacks a price
     sums = sums[~np.isnan(sums)]
     near = (sums > _NEAR_ONE[0]) & (sums < _NEAR_ONE[1])
     is_price = bool(np.all(np.isnan(prices) | ((prices >= 0) & (prices <= 1))))
-    return len(names) + 1 if is_price and (_are_tokens(names) or near.sum() * 2 > len(sums)) else 0
+    return is_price and (_are_tokens(names) or bool(near.sum() * 2 > len(sums)))
 
 
 def _are_tokens(names: list[str]) -> bool:

@@ -30,13 +30,11 @@ def levels_in(columns: Iterable[str]) -> dict[tuple[str, int], dict[str, str]]:
     return {level: pair for level, pair in sorted(found.items()) if len(pair) == 2}
 
 
-def proves(table: Table) -> int:
+def proves(table: Table) -> bool:
     """A level of each side, with the time and the token."""
     sides = {side for side, _ in levels_in(table.file.columns)}
     is_named = "token_id" in table.columns or {"market_id", "token_label"} <= table.columns.keys()
-    if sides != {"bid", "ask"} or "ts" not in table.columns or not is_named:
-        return 0
-    return 10 + len(table.file.columns)
+    return sides == {"bid", "ask"} and "ts" in table.columns and is_named
 
 
 def add(frame: pl.DataFrame, batch: Batch) -> None:
