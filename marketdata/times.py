@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TimeLike: TypeAlias = "str | float | dt.date | np.datetime64"
 Duration: TypeAlias = str | dt.timedelta
-SECOND, MINUTE, DAY = UNITS["s"], UNITS["m"], UNITS["d"]
+SECOND, MINUTE, HOUR, DAY = (UNITS[unit] for unit in "smhd")
 _BEFORE_NOW = re.compile(r"now$|[+-]\d{1,9}[A-Za-z]+$", re.ASCII)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LAST = 253_402_300_800 * SECOND  # the start of the year 10000

@@ -36,7 +36,8 @@ class Service(NamedTuple):
     None: nothing is known, so it is asked. A ``key_variable`` of None means that it takes no key. ``prefix`` is the
     path before every other one. ``short`` is the name that `Client` takes. ``live`` are the views that it has of the
     present alone, which `Archive.follow` records. ``names_filter`` is the filter of markets that takes many of their
-    names at once. ``is_sparse``: it has no point of a bucket in which nothing changed.
+    names at once. ``is_sparse``: it has no point of a bucket in which nothing changed. The client sets
+    ``own_parameters`` of listings itself.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Service(NamedTuple):
     names_filter: str | None = None
     has_trades: bool = False
     is_sparse: bool = False
+    own_parameters: tuple[str, ...] = ("limit", "cursor")
 
     def lacks(self, what: str) -> ConfigError:
         """The error about a kind of data that it does not have, with what it has."""
@@ -149,6 +151,18 @@ def check_filters(service: Service, given: Mapping[str, Any]) -> dict[str, str]:
             raise ConfigError(f"is refused; allowed are {', '.join(map(str, allowed))}.", argument=name, value=value)
         out[name] = _query_text(name, value)
     return out
+
+
+def check_params(service: Service, given: Mapping[str, str], filters: Mapping[str, Any]) -> dict[str, str]:
+    """Further query parameters of a listing; ConfigError for one that the client sets itself, or an argument set."""
+    for name in given:
+        argument = f"params[{name!r}]"
+        if name in service.own_parameters:
+            hint = "max_rows=, page_size= and the filters of this method say what is listed."
+            raise ConfigError("is refused: the client sets this parameter itself.", argument=argument, hint=hint)
+        if filters.get(name) is not None:
+            raise ConfigError(f"is refused: {name}= was given too; say it once.", argument=argument)
+    return dict(given)
 
 
 def _query_text(name: str, value: Any) -> str:

@@ -50,7 +50,14 @@ from marketdata.tidy.frames import frame_kind
 from marketdata.tidy.trades import to_frame as to_trades_frame
 from marketdata.times import MINUTE, SECOND, Duration, Range, TimeLike, ends_of, now, to_datetime, to_range, to_text
 from marketdata.typing import Frame, FrameKind
-from marketdata.vendors import LARGEST_LISTING, KalshiPrice, PolymarketRoute, check_filters, refuse_unknown
+from marketdata.vendors import (
+    LARGEST_LISTING,
+    KalshiPrice,
+    PolymarketRoute,
+    check_filters,
+    check_params,
+    refuse_unknown,
+)
 from marketdata.wire.models import LARGEST_LIMIT
 
 if TYPE_CHECKING:
@@ -587,7 +594,8 @@ class Client(Generic[Frame]):
         max_rows, page_size : int, optional
             Rows in all (by default every one) and per request (1 to 1,000; by default as many as the service gives).
         params : mapping of str, optional
-            Further query parameters, sent as they are. Any other keyword is a ConfigError.
+            Further query parameters, sent as they are. One that the client sets itself, such as a cursor, is a
+            ConfigError, and so is any other keyword.
 
         Examples
         --------
@@ -911,7 +919,7 @@ class Client(Generic[Frame]):
         size = service.listing_page if page_size is None else whole("page_size", page_size, 1, LARGEST_LISTING)
         if max_rows is not None:
             whole("max_rows", max_rows, 0)
-        query = {**check_filters(service, filters), **(params or {})}
+        query = {**check_filters(service, filters), **check_params(service, params or {}, filters)}
         rows = self._records(kind, query, max_rows, size)
         if kind == "markets":
             rows = [with_winner(row) for row in rows]

@@ -47,6 +47,7 @@ class _Batch:
         self.has_come = False  # whether points were taken before
         self._levels, self._target = levels, target
         self._names: dict[str, str] = {}  # by which each market was requested
+        self._no_rows: Data = empty(view)
 
     @property
     def is_full(self) -> bool:
@@ -60,11 +61,14 @@ class _Batch:
             return
         if self._levels is not None and isinstance(columns, Books):
             columns = columns.cut(self._levels)
-        self.parts.extend([columns] if len(columns) else [])
+        if len(columns):
+            self.parts.append(columns)
+        else:
+            self._no_rows = columns  # it may have further columns
 
     def take(self, until: int | None = None, *, is_partial: bool = False) -> Data:
         """The points at the target, unchanged if ``is_partial``; a bucket that ends after ``until`` stays for later."""
-        columns = joined(self.parts) if self.parts else empty(self.view)
+        columns = joined(self.parts) if self.parts else self._no_rows
         self.parts.clear()
         if is_partial or self._target is None:
             self.has_come = True

@@ -28,6 +28,7 @@ _OVER = ("closed", "determined", "disputed", "amended", "finalized", "settled")
 _FINAL = ("finalized", "settled")
 _SHARED = ("scalar", "void")  # results that pay a share to both
 _CENTS = 100
+_NUMBERS = ("_fp", "_dollars")  # how names of texts of numbers end
 _DIGITS = 6  # of a price in dollars
 _NAMES = {"ticker": "id", "title": "question", "open_time": "start_date", "close_time": "end_date",
           "settlement_ts": "resolved_at", "created_time": "created_at", "updated_time": "updated_at",
@@ -109,6 +110,25 @@ class Candles(NamedTuple):
         inside = (self.end >= first) & (self.end <= last)
         return Candles(*(values[inside] for values in self))  # type: ignore[arg-type]
 
+    def coarser(self, width: int) -> Candles:
+        """Candles of a width that those here divide, by UTC: the last quotes and interest, and all trades."""
+        ends = -(-self.end // width) * width
+        last = np.append(np.flatnonzero(np.diff(ends)), len(ends) - 1) if len(ends) else np.empty(0, np.int64)
+        first = np.append(0, last[:-1] + 1)[: len(last)]
+
+        def total(values: Floats) -> Floats:
+            """The sum of each bucket, NaN where all are."""
+            sums = np.add.reduceat(np.nan_to_num(values), first) if len(first) else values
+            return np.where(np.logical_and.reduceat(np.isnan(values), first), np.nan, sums) if len(first) else sums
+
+        traded = np.maximum.accumulate(np.where(np.isnan(self.last), -1, np.arange(len(ends))))
+        price = np.where(traded[last] >= first, self.last[traded[last]], np.nan) if len(last) else self.last
+        weight = np.where(np.isnan(self.mean), np.nan, self.volume)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = total(self.mean * weight) / total(weight)
+        volume, interest = total(self.volume), self.open_interest[last]
+        return Candles(ends[last], self.bid[last], self.ask[last], price, mean, volume, interest)
+
     def prices(self, ticker: str, width: int, price: KalshiPrice = "mid") -> Series:
         """Prices of both tokens at the start of each period."""
         values = {"mid": (self.bid + self.ask) / 2, "last": self.last, "mean": self.mean}[price]
@@ -161,7 +181,7 @@ def market(
     ``close_time`` while the market is open, and once it is over only where the venue could not move that.
     """
     got = convert(_bare(row), _Market, f"The market {row.get('ticker')}")
-    out = renamed({**_group_facts(event, series), **row}, _NAMES)
+    out = _renamed({**_group_facts(event, series), **row})
     paid = _payoffs(got)
     tokens = [{"id": token.token_id, "label": token.token_label} for token in tokens_of(got.ticker)]
     won = tokens[paid.index(1.0)] if paid and 1.0 in paid else {}
@@ -191,7 +211,7 @@ def is_final(row: Mapping[str, Any]) -> bool:
 def event(row: Mapping[str, Any], series: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The record of an event, without its markets."""
     out = {name: value for name, value in row.items() if name not in ("markets", "event_ticker", "title")}
-    out = renamed({**_group_facts(None, series), **out}, _NAMES)
+    out = _renamed({**_group_facts(None, series), **out})
     if "series_id" in out:
         out["series_slug"] = out["series_id"]
     return {"id": row.get("event_ticker"), "slug": row.get("event_ticker"), "title": row.get("title"), **out}
@@ -278,6 +298,11 @@ def change_of(message: Mapping[str, Any]) -> tuple[Literal["yes", "no"], float, 
 def cutoff(answer: Mapping[str, Any]) -> tuple[int, int]:
     """The times before which settled markets, and trades, are archived [microseconds UTC]."""
     return _time(answer.get("market_settled_ts")), _time(answer.get("trades_created_ts"))
+
+
+def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row under the names of our records, with numbers where the venue has texts of them."""
+    return renamed(row, _NAMES, [name for name in row if name.endswith(_NUMBERS)])
 
 
 def _group_facts(event: Mapping[str, Any] | None, series: Mapping[str, Any] | None) -> dict[str, Any]:

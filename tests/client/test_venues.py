@@ -134,7 +134,7 @@ def test_candles_of_kalshi_are_read_from_both_tiers(
             getattr(client, view)(market.ticker, *span) for view in ("prices", "quotes", "metrics")
         )
         first = rng.start // micros * micros
-        candles = stub.candles(market, first + micros, -(-rng.end // micros) * micros, micros // MINUTE)
+        candles = stub.buckets(market, first, -(-rng.end // micros) * micros, micros)
     tops, mids, volumes = {}, {}, {}
     for candle in candles:
         bid, ask = (None if cents is None else cents / 100 for cents in (candle["bid"], candle["ask"]))

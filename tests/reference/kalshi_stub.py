@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
+from datetime import datetime, time
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from zoneinfo import ZoneInfo
 
 from reference.faults import Act, Ask, ok
 from reference.venues import VenueStub, page, refused
 
-from marketdata.times import DAY, MINUTE, SECOND, parse_iso, to_text
+from marketdata.times import DAY, HOUR, MINUTE, SECOND, parse_iso, to_datetime, to_text
 
 HOST = "external-api.kalshi.com"
 START = parse_iso("2026-01-05T00:00:00Z")
 MOST_CANDLES, MOST_IN_BATCH = 5_000, 10_000
 STATES = ("active", "yes", "no", "scalar", "disputed")
 EMPTY_EVERY, TRADED_EVERY, MISSING_EVERY = 13, 3, 11  # minutes: with an empty side, with trades, with no candle
+
+
+@cache
+def midnight_in_new_york(day: int) -> int:
+    """When a day begins there, by its begin in UTC [microseconds]."""
+    at = datetime.combine(to_datetime(day).date(), time(), ZoneInfo("America/New_York"))
+    return int(at.timestamp()) * SECOND
 
 
 @dataclass(frozen=True)
@@ -109,20 +119,45 @@ class KalshiStub(VenueStub):
         return market.payoffs is not None and (market.closed or 0) + self.settled_after < self.cutoff
 
     def candles(self, market: Market, start: int, end: int, minutes: int) -> list[dict[str, Any]]:
-        """Candles by their start [microseconds] with cents, or None where nothing is; those that end in a range."""
+        """Candles by their start [microseconds] with cents, or None where nothing is; those that end in a range.
+
+        Days are New York's (recorded 2025-10 and 2026-03).
+        """
         out, width = [], minutes * MINUTE
         last = min(self.now, market.closed or self.now)
-        for first in range((start - width) // width * width, end, width):
-            if not start <= first + width <= end or first < market.opened - width or first + width > last:
+        begins = list(range((start - width) // width * width, end + DAY, width))
+        if minutes == DAY // MINUTE:
+            begins = [midnight_in_new_york(t) for t in begins]
+        for first, after in itertools.pairwise(begins):
+            if not start <= after <= end or first < market.opened - width or after > last:
                 continue
-            inside = [m for m in range(first // MINUTE, (first + width) // MINUTE) if m % MISSING_EVERY]
+            inside = [m for m in range(first // MINUTE, after // MINUTE) if m % MISSING_EVERY]
             if not inside:
                 continue
             bid, ask = market.quote(inside[-1])
             prints = [p for m in inside if (p := market.traded(m)) is not None]
             out.append({
-                "start": first, "bid": bid or None, "ask": None if ask == 100 else ask, "volume": 2.5 * len(prints),
-                "last": prints[-1] if prints else None, "mean": sum(prints) / len(prints) if prints else None,
+                "start": first, "end": after, "bid": bid or None, "ask": None if ask == 100 else ask,
+                "volume": 2.5 * len(prints), "last": prints[-1] if prints else None,
+                "mean": sum(prints) / len(prints) if prints else None,
+            })  # fmt: skip
+        return out
+
+    def buckets(self, market: Market, start: int, end: int, width: int) -> list[dict[str, Any]]:
+        """The candles of buckets of a width that begin in a range; days are those of UTC, of all hours in them."""
+        candles = self.candles(market, start + min(width, HOUR), end, min(width, HOUR) // MINUTE)
+        if width <= HOUR:
+            return candles
+        out = []
+        for first, group in itertools.groupby(candles, lambda one: one["start"] // width * width):
+            hours = [*group]
+            prints = [(c["mean"], c["volume"]) for c in hours if c["mean"] is not None]
+            traded = [c["last"] for c in hours if c["last"] is not None]
+            volume = sum(v for _, v in prints)
+            out.append({
+                **hours[-1], "start": first, "volume": sum(c["volume"] for c in hours),
+                "last": traded[-1] if traded else None,
+                "mean": sum(price * v for price, v in prints) / volume if volume else None,
             })  # fmt: skip
         return out
 
@@ -297,7 +332,7 @@ class KalshiStub(VenueStub):
 
         return [
             {
-                "end_period_ts": c["start"] // SECOND + 60 * minutes,
+                "end_period_ts": c["end"] // SECOND,
                 f"volume{names[1]}": f"{c['volume']:.2f}", f"open_interest{names[1]}": "40.00",
                 "price": priced(previous=10, close=c["last"], mean=c["mean"]),
                 "yes_bid": priced(close=c["bid"] or 0), "yes_ask": priced(close=100 if c["ask"] is None else c["ask"]),

@@ -73,7 +73,7 @@ def kalshi_views(stub: KalshiStub, markets: Sequence[Any], rng: Range, width: in
     out: dict[str, Rows] = {"prices": {}, "quotes": {}, "metrics": {}}
     first, last = rng.start // width * width, -(-rng.end // width) * width
     for market in markets:
-        for candle in stub.candles(market, first + width, last, width // MINUTE):
+        for candle in stub.buckets(market, first, last, width):
             bid, ask = (None if cents is None else cents / 100 for cents in (candle["bid"], candle["ask"]))
             at, mid, spread = candle["start"], None, None
             if bid is not None and ask is not None:

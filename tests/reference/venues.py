@@ -31,7 +31,7 @@ from marketdata.times import SECOND, Range, parse_iso
 NOW = parse_iso("2026-01-09T00:00:00Z")
 FAULTS = (
     "429", "429 with a wait", "429 until a date", "500", "503", "503 with a wait", "200 with an error", "cut",
-    "refused", "reset", "slow",
+    "refused", "reset", "slow", "403 with a page", "530 with a page", "425",
 )  # fmt: skip
 """What may happen to a request, up to four times in a row; the next attempt is answered."""
 ODD_FAULTS = ("a page of HTML", "half a body", "no JSON")
@@ -49,6 +49,11 @@ def refused(status: int, body: Mapping[str, Any]) -> Act:
     return Act(status=status, body=json.dumps(body).encode())
 
 
+def proxy_page(status: int) -> Act:
+    """The page of a proxy before a venue (noted 2026-10-09)."""
+    return Act(status=status, body=b"<html><body>Just a moment</body></html>").with_header("Content-Type", "text/html")
+
+
 def fault(name: str, answer: Callable[[], Act], now: int) -> Act:
     """What comes of a request in place of its answer: one of `FAULTS` and `ODD_FAULTS`, or a status with no body."""
     if (error := _RAISED.get(name)) is not None:
@@ -56,12 +61,14 @@ def fault(name: str, answer: Callable[[], Act], now: int) -> Act:
     if name == "200 with an error":
         return refused(200, {"error": "Too Many Requests"})
     if name == "a page of HTML":
-        return Act(body=b"<html><body>Just a moment</body></html>").with_header("Content-Type", "text/html")
+        return proxy_page(200)
     if name == "half a body":
         body = answer().body
         return Act(body=body[: len(body) // 2]).with_header("Content-Length", str(len(body)))
     if name == "no JSON":
         return Act(body=b'{"data": [')
+    if name.endswith("with a page"):
+        return proxy_page(int(name[:3]))
     act = refused(int(name[:3]), {"error": "slow down"})
     if name.endswith("until a date"):
         date = datetime.fromtimestamp(now // SECOND + 3, UTC)

@@ -31,7 +31,7 @@ from marketdata.fetch.http.connection import BUNDLE_VARIABLES, PROXY_VARIABLES
 from marketdata.vendors import read_limits, read_plan
 
 # From 520 on: a proxy got no answer of the service behind it.
-RETRYABLE_STATUSES = frozenset({408, 500, 502, 503, 504, 520, 521, 522, 523, 524})
+_RETRYABLE = frozenset({408, 425, 500, 502, 503, 504, *range(520, 531)})
 Again = Literal["no", "yes", "soon", "at_once", "once", "throttled", "new_key"]
 _BACKOFF_SECONDS: dict[Again, tuple[float, float]] = {
     "soon": (0.1, 0.8),
@@ -61,6 +61,7 @@ _ERRORS_BY_DETAIL: tuple[tuple[int, str, type[RequestError]], ...] = (
     (422, "", ParameterError),
     (429, "", RateLimitError),
 )
+_OF_A_KEY = (401, 403)
 _LISTINGS = tuple(f"/v1/{name}" for name in ("series", "events", "markets", "tags", "health", "usage"))
 _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
@@ -97,10 +98,12 @@ def retry_after(value: str | None, date: float | None) -> float | None:
     return moment - date if moment is not None and date is not None and moment > date else None
 
 
-def refusal(status: int, body: bytes, content_type: str, url: str, key: str, now: float) -> RequestError:
+def refusal(
+    status: int, body: bytes, content_type: str, url: str, key: str, now: float, *, has_key: bool = True
+) -> RequestError:
     """The error of a status that is not 200; ``detail`` whole, up to 2 kB, and without the key.
 
-    ``now`` is the time of the answer [Unix s].
+    ``now`` is the time of the answer [Unix s]. A service that takes no key, which ``has_key`` says, has no plan.
     """
     if len(key) < SECRET_LENGTH and key in map(unquote, urlsplit(url).path.split("/")):
         key = ""  # the very name that was requested: the address shows it
@@ -118,11 +121,14 @@ def refusal(status: int, body: bytes, content_type: str, url: str, key: str, now
     else:
         said = raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False)[: 4 * _MAX_SHOWN_CHARACTERS]
     detail = shown(said)
-    kind: type[RequestError] = ServerError if status >= 500 else RequestError
-    for code, words, of_detail in reversed(_ERRORS_BY_DETAIL):
+    may_pass = is_temporary(status, body, has_key=has_key)
+    kind: type[RequestError] = ServerError if status >= 500 or may_pass else RequestError
+    for code, words, of_detail in reversed(_ERRORS_BY_DETAIL if has_key or status not in _OF_A_KEY else ()):
         kind = of_detail if code == status and re.search(words, said, re.IGNORECASE) else kind
     text = f"{status}: {detail or 'no detail'} ({url})"
-    error = kind(text, status=status, detail=detail, url=url, hint=_hint(kind, status, url, content_type))
+    error = kind(
+        text, status=status, detail=detail, url=url, hint=_hint(kind, status, url, content_type, has_key=has_key)
+    )
     if isinstance(error, BadRequestError):
         read_limits(error, said)
     if isinstance(error, PlanError):
@@ -133,6 +139,14 @@ def refusal(status: int, body: bytes, content_type: str, url: str, key: str, now
             for p in problems
         ]
     return error
+
+
+def is_temporary(status: int, body: bytes, *, has_key: bool) -> bool:
+    """Whether another attempt may be answered.
+
+    Without a key, 401 and 403 are no matter of a key or plan: a page with them is one of a proxy before the venue.
+    """
+    return status in _RETRYABLE or (not has_key and status in _OF_A_KEY and _json(body) is None)
 
 
 def refusal_inside(body: bytes) -> int | None:
@@ -147,7 +161,9 @@ def refusal_inside(body: bytes) -> int | None:
     return None
 
 
-def _hint(kind: type[RequestError], status: int, url: str, content_type: str) -> str:
+def _hint(kind: type[RequestError], status: int, url: str, content_type: str, *, has_key: bool) -> str:
+    if not has_key and status in _OF_A_KEY:
+        return "The venue takes no key: a proxy before it refused this address. Try later, or from another network."
     if "html" in content_type and status < 500:
         return "The answer is a web page: is base_url the address of a service, and is there a proxy in between?"
     if kind is TooManyTokensError:  # where the record of the market does not say which tokens it has
@@ -167,16 +183,36 @@ def _hint(kind: type[RequestError], status: int, url: str, content_type: str) ->
 
 
 def _detail(body: bytes, content_type: str) -> Any:
-    """The message of a body: its first field of `_TEXT_FIELDS`, else all of it as JSON, or the start of its text."""
-    top = None
-    if "html" not in content_type:
-        with suppress(ValueError, RecursionError):
-            top = json.loads(body.decode("utf-8-sig"))
-    if top is not None:
-        fields = [top[name] for name in _TEXT_FIELDS if top.get(name) is not None] if isinstance(top, dict) else []
-        return fields[0] if fields else top
+    """The message of a body: what its fields say, else all of it as JSON, or the start of its text."""
+    if "html" not in content_type and (top := _json(body)) is not None:
+        return _sentence(top)
     plain = _TAGS.sub(" ", body[:65536].decode("utf-8", "replace"))
     return " ".join(plain.split())[:200]
+
+
+def _sentence(top: Any) -> Any:
+    """The first of `_TEXT_FIELDS`, with the details beside it; an object inside of it as a sentence too."""
+    said = next((top[name] for name in _TEXT_FIELDS if top.get(name)), None) if isinstance(top, dict) else None
+    if not isinstance(top, dict) or said is None:
+        return top
+    said, more = _sentence(said) if isinstance(said, dict) else said, top.get("details")
+    if isinstance(said, dict):
+        return said.get("code") or said
+    return f"{said}: {_listed(more)}" if more and isinstance(said, str) else said
+
+
+def _listed(details: Any) -> str:
+    """Details in words: a text, a list of them, or an object by its names."""
+    if isinstance(details, dict):
+        return ", ".join(f"{name}: {_listed(value)}" for name, value in details.items())
+    return ", ".join(map(_listed, details)) if isinstance(details, list) else str(details)
+
+
+def _json(body: bytes) -> Any:
+    """The value of JSON, None for another body."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(body.decode("utf-8-sig"))
+    return None
 
 
 def redirect_text(status: int, location: str) -> str:

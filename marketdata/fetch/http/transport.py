@@ -21,9 +21,9 @@ from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.auth import SECRET_LENGTH, KeyProvider, Secret, redact, veiled
 from marketdata.fetch.http.connection import ATTEMPT, Policy, new_session, read_body
 from marketdata.fetch.http.errors import (
-    RETRYABLE_STATUSES,
     Again,
     Failure,
+    is_temporary,
     network_failure,
     redirect_text,
     refusal,
@@ -298,12 +298,13 @@ class Transport:
         if status < 400:
             return Failure(ContractError(f"The answer has the status {status}; the interface knows 200 ({url})."))
         now = date if date is not None else self._clock.time()
-        error = refusal(status, body, kind, url, str.__str__(key), now)
+        has_key = self.keys is not None
+        error = refusal(status, body, kind, url, str.__str__(key), now, has_key=has_key)
         wait = retry_after(head.get("Retry-After"), date)
         if isinstance(error, RateLimitError):
             error.retry_at = now + wait if wait is not None else None
             return Failure(error, "throttled", wait)
-        if status in RETRYABLE_STATUSES:
+        if is_temporary(status, body, has_key=has_key):
             return Failure(error, "yes", wait)
         if status == 401 and self.keys is not None:
             with contextlib.suppress(ConfigError):  # a key that is gone is no new key

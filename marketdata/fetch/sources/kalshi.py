@@ -19,7 +19,7 @@ from marketdata.fetch.sources.venue import Host, Rows, Venue
 from marketdata.fetch.windows import Group, Window
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Series, Token, Trades
-from marketdata.times import DAY, MINUTE, SECOND, Range, first_time, parse_iso
+from marketdata.times import DAY, HOUR, MINUTE, SECOND, Range, first_time, parse_iso
 from marketdata.vendors import KalshiPrice, Service
 from marketdata.wire import kalshi as wire
 
@@ -40,6 +40,11 @@ _CUTOFF_HOLDS = 3600 * SECOND
 _MOVES = 7 * DAY  # more than the cutoff moves in that time
 
 
+def _period(width: int) -> int:
+    """The candles that are asked for. Days are made of hours: those of the venue begin at midnight in New York."""
+    return min(width, HOUR)
+
+
 class Kalshi(Venue):
     """Candles and trades. ``price`` says which price of a candle counts; see `Source`."""
 
@@ -58,8 +63,11 @@ class Kalshi(Venue):
     def _tokens(self, name: str) -> tuple[str, list[Token]]:
         return (ticker := wire.ticker_of(name)), wire.tokens_of(ticker)
 
-    def _buckets(self, width: int) -> int:  # noqa: ARG002 it is the same for all
-        return _CANDLES
+    def _nothing(self, window: Window) -> Series:
+        return wire.candles([]).of(window.view, wire.ticker_of(window.id), window.resolution.micros)
+
+    def _buckets(self, width: int) -> int:
+        return _CANDLES * _period(width) // width
 
     def _record_of(self, window: Window) -> dict[str, Any]:
         group = window.group or Group([window])
@@ -70,21 +78,23 @@ class Kalshi(Venue):
 
     def requests(self, window: Window, tokens: int) -> int:  # noqa: ARG002 an answer is about both
         """One for 5,000 candles; what markets and views share is not counted."""
-        return max(1, math.ceil(window.buckets / _CANDLES))
+        return max(1, math.ceil(window.buckets / self._buckets(window.resolution.micros)))
 
     def _columns(
         self, window: Window, tokens: Sequence[Token], part: Range, report: Report | None, stop: threading.Event | None
     ) -> Series:
         """The candles that begin in a part; several markets share a request, and the views of a market an answer."""
         ticker, width, group = tokens[0].market_id, window.resolution.micros, window.group or Group([window])
-        params: dict[str, Any] = {"start_ts": (part.start + width) // SECOND, "end_ts": part.end // SECOND}
-        params["period_interval"] = width // MINUTE
+        period = _period(width)
+        params: dict[str, Any] = {"start_ts": (part.start + period) // SECOND, "end_ts": part.end // SECOND}
+        params["period_interval"] = period // MINUTE
 
         def read(path: Sequence[str], name: str, **query: str) -> Rows:
             return self._read(path, name, params | query, report, stop).data
 
         def candles(rows: Rows) -> wire.Candles:
-            return wire.candles(rows).between(part.start + width, part.end)
+            found = wire.candles(rows).between(part.start + period, part.end)
+            return found if period == width else found.coarser(width)
 
         def of_many() -> dict[str, wire.Candles]:
             self._look_up(tickers)
@@ -102,7 +112,8 @@ class Kalshi(Venue):
 
             return candles(self._from_tiers(ticker, ask, without=None if found is None else _LIVE))
 
-        most = min(_BATCH, _BATCH_CANDLES // window.buckets) if window.buckets <= _CANDLES else 1
+        every = window.buckets * width // period
+        most = min(_BATCH, _BATCH_CANDLES // every) if every <= _CANDLES else 1
         names = group.beside(window, most) if most > 1 else (window.id,)
         tickers, found = [*dict.fromkeys(map(wire.ticker_of, names))], None
         if len(tickers) > 1:
@@ -193,10 +204,9 @@ class Kalshi(Venue):
         return self._facts.get((kind, str(ticker)), {})
 
     def _series_of(self, ticker: str) -> str:
-        series = self._fact("event", self._rows[ticker].get("event_ticker")).get("series_ticker")
-        if not series:
-            raise ContractError(f"The event of {ticker} does not name its series, by which its candles are found.")
-        return str(series)
+        row = self._rows[ticker]
+        named = row.get("series_ticker") or self._fact("event", row.get("event_ticker")).get("series_ticker")
+        return str(named or ticker.partition("-")[0])  # an event that is not found, as that of a parlay, names none
 
     def _rows_of(self, kind: str, given: dict[str, str], size: int) -> Iterator[dict[str, Any]]:
         """Records with the facts of their series."""

@@ -39,6 +39,7 @@ SERVICE = Service(
     resolutions=("1m", "5m", "10m", "15m", "30m", "1h", "3h", "6h", "12h", "1d"), short="polymarket",
     filters=("search", "tags", "tags_match", "start_date_min", "start_date_max", "end_date_min", "end_date_max",
              "min_liquidity", "include_closed"), live=("books",), has_trades=True, names_filter="names",
+    own_parameters=("limit", "after_cursor", "closed", "offset", "page", "q", "limit_per_type", "events_status"),
 )  # fmt: skip
 LONGEST = 15 * DAY  # of one answer of prices
 _KEPT_DAYS = ((5 * MINUTE, 7), (30 * MINUTE, 60), (180 * MINUTE, 90))  # widths below these, by the Data API
@@ -152,6 +153,11 @@ class Polymarket(Venue):
         events = self._named_events(given, is_open=is_open)
         if events is None:
             params, read = self._params(kind, given) | {"limit": size}, wire.event if kind == "events" else wire.market
+            if "order" in params and not is_open:
+                hint = "Give include_closed=False, or sort the frame."
+                raise ConfigError(
+                    "sorts open and closed ones apart, two listings.", argument="params['order']", hint=hint
+                )
             for closed in ("false",) if is_open else ("false", "true"):
                 for rows in self._keyset(kind, {**params, "closed": closed}):
                     yield from map(read, rows)
@@ -175,10 +181,12 @@ class Polymarket(Venue):
 
     def _params(self, kind: str, given: dict[str, str]) -> dict[str, Any]:
         """Filters in the words of the venue; further parameters are passed as they are."""
-        names = {
-            "min_liquidity": "liquidity_num_min" if kind == "markets" else "liquidity_min",
-            "tags_match": "tag_match",
-        }
+        least = "liquidity_num_min" if kind == "markets" else "liquidity_min"
+        names = {"min_liquidity": least, "tags_match": "tag_match", "tags": "tag_id", "series_slug": "series_id"}
+        for name in given:
+            if names.get(name, name) != name and names[name] in given:
+                raise ConfigError(f"is refused: {name}= says it.", argument=f"params[{names[name]!r}]")
+        names |= {"tags": "tags", "series_slug": "series_slug"}
         out: dict[str, Any] = {names.get(name, name): value for name, value in given.items()}
         if (tags := out.pop("tags", None)) is not None:
             ids = [self._tag(slug) for slug in tags.split(",")]

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -98,7 +98,9 @@ class Venue:
         (begin, end), span = self._active_range(window), self._buckets(width) * width
         for first in range(begin, max(end, begin + 1), span):
             part, notes = Range(first, min(first + span, end)), Counter[str]()
-            columns: Any = self._columns(window, tokens, part, report, stop) if begin < end else empty(window.view)
+            columns: Any = self._nothing(window)
+            if begin < end:
+                columns = self._columns(window, tokens, part, report, stop)
             if has_tokens:
                 columns = of_tokens(columns, labels.values())
             prices = [columns.values[name] for name in _PRICES if name in columns.values]
@@ -136,6 +138,10 @@ class Venue:
     ) -> Series:
         """The points of tokens in a part of a window."""
         raise NotImplementedError
+
+    def _nothing(self, window: Window) -> Series:
+        """No points, with the columns that there would be."""
+        return cast("Series", empty(window.view))
 
     def _buckets(self, width: int) -> int:
         """The most buckets of one answer."""
