@@ -108,21 +108,6 @@ class Feed:
         ]
 
 
-def trade_of(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a print."""
-    found = kalshi.trades([{**fields, "ticker": fields["market_ticker"], "trade_id": str(fields.get("trade_id") or ""),
-                            "created_time": "2015-01-01T00:00:00Z"}])  # fmt: skip
-    token, at = found.token_at(0), _time(fields)
-    if at is None:
-        raise ValueError("a trade without a time")
-    side = found.values["side"][0]
-    return {
-        "ts": at, "market_id": token.market_id, "token_id": token.token_id, "token_label": token.token_label,
-        "side": side, "price": float(found.values["price"][0]), "size": float(found.values["size"][0]),
-        "transaction_hash": None, "trade_id": fields.get("trade_id"),
-    }  # fmt: skip
-
-
 def _ids(ticker: str, side: str) -> dict[str, str]:
     return {"market_id": ticker, "token_id": f"{ticker}:{side}", "token_label": side.capitalize()}
 

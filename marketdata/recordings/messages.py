@@ -24,12 +24,14 @@ from marketdata.recordings.changes import CHANGE, GAP, SNAPSHOT, STATED, Changes
 from marketdata.recordings.envelopes import MESSAGE_KEYS, MOST_NESTED, content, fields_of, json_value
 from marketdata.recordings.files import ReadOptions
 from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, ROLES, decimals
+from marketdata.recordings.rows import converted
 from marketdata.recordings.table import Batch, Table, no_time
 from marketdata.recordings.tables import levels_of
-from marketdata.recordings.trades import TRADE_SIDES, add_trades
+from marketdata.recordings.trades import add_prints
 from marketdata.recordings.units import moments
 from marketdata.times import parse_moment
 from marketdata.wire.records import first
+from marketdata.wire.trades import trades
 
 _RAW_MESSAGE = ("raw", "raw_text", "raw_json", "message", "msg", "data", "payload", "json", "event", "body")
 _ARRIVAL = (*ROLES["received_at"].names, "ts")
@@ -46,10 +48,6 @@ _IS_BID: dict[Any, int] = {**dict.fromkeys(BID_TEXTS, 1), **dict.fromkeys(ASK_TE
 _IS_BID |= {text.upper(): bids for text, bids in _IS_BID.items()}
 _NO_SIDE, _NO_LEVELS = -1, ((), ())
 _STATES = ("tick_size", "last_trade_price")
-_TRADE: dict[str, Any] = {
-    "ts": pl.Int64, **dict.fromkeys(("market_id", "token_id", "token_label", "side"), pl.String),
-    **dict.fromkeys(("price", "size"), pl.Float64), "transaction_hash": pl.String, "trade_id": pl.String,
-}  # fmt: skip
 # Levels are Python objects until their part ends, because a part has tens of megabytes at most.
 _PART_LEVELS, _AT_ONCE = 1 << 18, 100
 _LAST = 1 << 62
@@ -430,30 +428,21 @@ def read_messages(table: Table) -> Iterator[Batch]:
 
 def read_trades(table: Table) -> Iterator[Batch]:
     """The trade prints among the messages of a file, at once."""
-    trades, batch = [], Batch()
+    rows, batch = [], Batch()
     for message in (message for value in _values(table) for message in messages_in(value)):
         batch.rows += 1
-        if (kind := message.kind) not in ("last_trade_price", "trade", _DAMAGED):
+        if message.kind not in ("last_trade_price", "trade", _DAMAGED):
             batch.left_out["no trades"] += 1
             continue
         try:
-            trades.append(_print_of(kind, message.values()))
+            rows.append(message.values())
         except _UNREADABLE:
             batch.left_out[_DAMAGED] += 1
-    add_trades(pl.DataFrame(trades, _TRADE), batch)
+    by_venue = [[row for row in rows if ("market_ticker" in row) is of_kalshi] for of_kalshi in (False, True)]
+    parts, damaged = zip(*(converted(of_venue, trades) for of_venue in by_venue), strict=True)
+    batch.left_out[_DAMAGED] += sum(damaged)
+    add_prints([part for of_venue in parts for part in of_venue], batch)
     yield batch
-
-
-def _print_of(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a print."""
-    if kind == "trade":
-        return kalshi_messages.trade_of(fields)
-    return {
-        "ts": parse_moment(str(fields["timestamp"])), "market_id": str(fields.get("market") or ""),
-        "token_id": str(fields["asset_id"]), "side": TRADE_SIDES[str(fields["side"]).lower()],
-        "price": parse_number(str(fields["price"])), "size": parse_number(str(fields["size"])),
-        "transaction_hash": fields.get("transaction_hash"), "trade_id": None, "token_label": None,
-    }  # fmt: skip
 
 
 def _values(table: Table) -> Iterator[bytes]:

@@ -284,7 +284,9 @@ ROLES: dict[str, Role] = {
     "taker": _name("taker", "taker_address"),
     # Rows about accounts, such as their positions, are neither prices nor records.
     "account": _name("proxy_wallet", "wallet", "user", "user_address", "trader", "account", "holder"),
-    "trader_side": _name("trader_side", "role", "liquidity_side", "maker_or_taker", context=True),
+    "role": _name("role", "trader_side", "liquidity_side", "maker_or_taker", context=True),
+    "is_block": Role(("is_block", "is_block_trade"), is_flag, "true and false", context=True),
+    "fee": _number("fee", "fee_cost", "fee_paid", "fee_usd", "fees", context=True),
     "maker_amount": _number("maker_amount_filled", "maker_amount"),
     "taker_amount": _number("taker_amount_filled", "taker_amount"),
     "maker_asset_id": _name("maker_asset_id"),

@@ -15,15 +15,15 @@ from marketdata.points.columns import Token, Trades
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.recordings.files import ReadOptions, RecordingFile, files_of, tables_of
 from marketdata.recordings.format import format_of, readable
-from marketdata.recordings.roles import identified, numbers, renamed_columns
+from marketdata.recordings.roles import flags, identified, numbers, renamed_columns
 from marketdata.recordings.table import Batch, Table
 from marketdata.tidy.frames import FrameKind, frame_kind
+from marketdata.wire.venues import TRADE_SIDES
 
-TRADE_SIDES = {"buy": "buy", "b": "buy", "bid": "buy", "sell": "sell", "s": "sell", "ask": "sell", "a": "sell"}
-_TEXTS = ("side", "transaction_hash", "trade_id", "maker", "taker", "trader_side")
+_TEXTS = ("side", "trade_id", "transaction_hash", "maker", "taker", "account", "role")
+_KNOWN = {**dict.fromkeys(_TEXTS[1:], pl.String), "is_block": pl.Float64, "fee": pl.Float64}
 # Two recordings of one print agree in these columns.
-_PRINT = ("transaction_hash", "trade_id", "market_id", "token_id", "side", "price", "size", "maker", "taker",
-          "trader_side")  # fmt: skip
+_PRINT = ("transaction_hash", "trade_id", "market_id", "token_id", "side", "price", "size", "maker", "taker", "role")
 _WRONG = "price outside of 0 to 1, or no size"
 
 
@@ -33,13 +33,15 @@ def add_trades(frame: pl.DataFrame, batch: Batch) -> None:
         label = "token_label" if "token_label" in frame.columns else "token_number"
         frame = frame.with_columns(pl.col(label).alias("token_label"))
     texts = [pl.col(n).cast(pl.String) if n in frame.columns else pl.lit(None, pl.String).alias(n) for n in _TEXTS]
-    trades = frame.select("ts", *texts, *(pl.Series(n, numbers(frame[n])) for n in ("price", "size")))
+    amounts = [pl.Series(n, numbers(frame[n])) for n in ("price", "size", "fee") if n in frame.columns]
+    is_block = [flags(frame["is_block"]).cast(pl.Float64).alias("is_block")] if "is_block" in frame.columns else []
+    trades = frame.select("ts", *texts, *amounts, *is_block)
     trades = trades.with_columns(
         *identified(frame),
         pl.col("side").str.strip_chars().str.to_lowercase().replace_strict(
             TRADE_SIDES, default=None, return_dtype=pl.String
         ),
-        pl.col("trader_side").str.to_lowercase(),
+        pl.col("role").str.to_lowercase(),
     )  # fmt: skip
     _keep_possible(trades, batch)
 
@@ -50,20 +52,17 @@ def add_prints(parts: list[Trades], batch: Batch) -> None:
     for part in parts:
         names = list(zip(*(part.tokens[code] for code in part.token.tolist()), strict=True)) or [(), (), ()]
         columns = dict(zip(Token._fields, names, strict=True))
-        values = {
-            n: part.values[n] for n in ("side", "price", "size", "transaction_hash", "trade_id") if n in part.values
-        }
-        frames_of.append(pl.DataFrame({"ts": part.ts, **columns, **{n: v.tolist() for n, v in values.items()}}))
-    absent = dict.fromkeys((*_TEXTS, *Token._fields), pl.String)
-    empty = pl.DataFrame(schema={"ts": pl.Int64, "price": pl.Float64, "size": pl.Float64, **absent})
-    trades = pl.concat([empty, *frames_of], how="diagonal_relaxed")
-    _keep_possible(trades.with_columns(pl.col("trade_id").replace("", None)), batch)
+        frames_of.append(pl.DataFrame({"ts": part.ts, **columns, **{n: v.tolist() for n, v in part.values.items()}}))
+    absent = dict.fromkeys(("side", *Token._fields), pl.String)
+    empty = pl.DataFrame(schema={"ts": pl.Int64, "price": pl.Float64, "size": pl.Float64, **absent, **_KNOWN})
+    _keep_possible(pl.concat([empty, *frames_of], how="diagonal_relaxed"), batch)
 
 
 def _keep_possible(trades: pl.DataFrame, batch: Batch) -> None:
     is_whole = pl.col("price").is_between(0, 1) & (pl.col("size") > 0) & pl.col("size").is_finite()
     kept = trades.filter(is_whole.fill_null(value=False))
-    batch.frames["trades"] = kept.select("ts", *Token._fields, "price", "size", *_TEXTS)
+    known = [name for name in ("side", *_KNOWN) if name in kept.columns]
+    batch.frames["trades"] = kept.select("ts", *Token._fields, "price", "size", *known)
     batch.left_out += Counter({_WRONG: len(trades) - len(kept)})
 
 
@@ -101,8 +100,9 @@ def read_trades(
     -------
     frame
         One row per print, by market, token and time: ``ts market_id token_id token_label side price size`` [UTC,
-        probability, shares], then ``trade_id`` and ``transaction_hash`` where files have them. ``side`` is what the
-        taker did: "buy" or "sell". A token whose market is not known is a market by itself.
+        probability, shares], then those of ``trade_id transaction_hash maker taker account role is_block fee`` that
+        files have. ``side`` is what the taker did: "buy" or "sell"; in own fills it is what the account did, whose
+        ``role`` is "taker" or "maker". A token whose market is not known is a market by itself.
 
     Raises
     ------
@@ -133,9 +133,9 @@ def read_trades(
             **{name: Texts.of(rows[name].to_list()) for name in (*ID_COLUMNS, "side")},
             **{name: rows[name].to_numpy() for name in ("price", "size")},
             **{
-                n: Texts.of(rows[n].to_list())
-                for n in ("trade_id", "transaction_hash")
-                if rows[n].null_count() < len(rows)
+                name: Texts.of(rows[name].to_list()) if kind_of == pl.String else rows[name].to_numpy()
+                for name, kind_of in _KNOWN.items()
+                if name in rows.columns and rows[name].null_count() < len(rows)
             },
         },
         len(rows),
@@ -193,7 +193,7 @@ def _without_repeated_legs(rows: pl.DataFrame) -> pl.DataFrame:
 
     A leg repeats others if its maker is the taker of another leg. So does the leg of a taker beside the leg of a maker.
     """
-    is_maker, is_taker = (pl.col("trader_side").eq_missing(role) for role in ("maker", "taker"))
+    is_maker, is_taker = (pl.col("role").eq_missing(role) for role in ("maker", "taker"))
     is_beside_maker = pl.col("transaction_hash").is_not_null() & is_maker.any().over("transaction_hash")
     is_known = pl.all_horizontal(pl.col("transaction_hash", "maker", "taker").is_not_null())
     takers = rows.filter(is_known, pl.col("maker") != pl.col("taker")).select(

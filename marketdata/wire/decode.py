@@ -6,7 +6,7 @@ import gc
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate, chain
 from operator import attrgetter
@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from marketdata.decimals import to_number
 from marketdata.errors import ConfigError, ContractError
 from marketdata.points.columns import (
     METRICS,
@@ -26,7 +27,6 @@ from marketdata.points.columns import (
     Page,
     Series,
     Token,
-    Trades,
     joined,
     no_probability,
 )
@@ -37,8 +37,8 @@ from marketdata.times import SECOND, TOO_FAR, parse_iso
 
 Point = TypeVar("Point")
 Levels = list[tuple[float, float]]
-# JSON has no infinite number and no NaN; in a text of a venue either would be read as one.
-Number = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
+# A number of a venue, which `numbers` reads: msgspec takes the text Infinity for one, and .5 for none.
+Number = float | str
 # Whole Unix seconds from 1970 to the year 5138; larger ones are milliseconds.
 Seconds = Annotated[int, msgspec.Meta(ge=0, lt=TOO_FAR // SECOND)]
 _is_plain_time = re.compile(r"(?!0000)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII).fullmatch
@@ -121,11 +121,20 @@ def convert(value: Any, kind: Any, what: str) -> Any:
         raise ContractError(f"{what} is not of its form: {problem}.") from None
 
 
-def prints(tokens: Sequence[Token], ts: Sequence[int], values: Mapping[str, Sequence[object]]) -> Trades:
-    """Prints by rows, in the order of time, from the token, time [microseconds UTC] and values of each."""
-    place = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
-    columns = {name: np.array(v, float if name in ("price", "size") else object) for name, v in values.items()}
-    return Trades.of([*place], np.array([place[t] for t in tokens], np.int64), np.array(ts, np.int64), columns)
+def numbers(values: Sequence[object], what: str, *, null: bool = True) -> Floats:
+    """Numbers and texts of numbers of a venue; null and an empty text are NaN, or refused. Else a ContractError."""
+    if {*map(type, values)} <= {float}:
+        found = np.array(values, float)
+    else:
+        try:
+            found = np.array([to_number(value) for value in values], float)
+        except ValueError as problem:
+            raise ContractError(f"{what} cannot be read: {problem}.") from None
+        if null:
+            return found
+    if not np.isfinite(found).all():
+        raise ContractError(f"{what} is missing or infinite; each needs a finite number.")
+    return found
 
 
 @contextmanager

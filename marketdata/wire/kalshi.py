@@ -18,10 +18,10 @@ from marketdata.errors import ContractError
 from marketdata.points.columns import Books, Floats, Ints, Series, Token, Trades
 from marketdata.points.records import FLAG_TEXTS
 from marketdata.points.views import VIEWS, View
-from marketdata.times import SECOND, parse_iso
+from marketdata.times import SECOND, parse_moment
 from marketdata.vendors import KalshiPrice
-from marketdata.wire.decode import Number, Seconds, convert, prints
-from marketdata.wire.venues import books_of, renamed
+from marketdata.wire.decode import Number, Seconds, convert, numbers
+from marketdata.wire.venues import books_of, prints, renamed
 
 _OUTCOMES = {"yes": "Yes", "no": "No"}
 _OVER = ("closed", "determined", "disputed", "amended", "finalized", "settled")
@@ -70,14 +70,29 @@ class _Candle(msgspec.Struct, gc=False):
 
 
 class _Trade(msgspec.Struct):
+    """A print, or a fill of one's own account, which has an ``action`` and is of the taker or of the maker."""
+
     trade_id: str
     ticker: str
-    created_time: str
+    created_time: int | float | str | None = None
     count: Number | None = None
     yes_price: _Price = None
     no_price: _Price = None
     taker_outcome_side: Literal["yes", "no", ""] | None = None
     taker_side: Literal["yes", "no", ""] | None = None
+    is_block_trade: bool | None = None
+    side: Literal["yes", "no"] | None = None
+    action: Literal["buy", "sell"] | None = None
+    is_taker: bool | None = None
+    fee_cost: Number | None = None
+
+    @property
+    def print(self) -> tuple[str, str | None, str | None]:
+        """The outcome that was traded, what the taker or the account did, and what the account was, None if unknown."""
+        if self.action is None or self.side is None:
+            bought = self.taker_outcome_side or self.taker_side
+            return bought or "yes", "buy" if bought else None, None
+        return self.side, self.action, None if self.is_taker is None else "taker" if self.is_taker else "maker"
 
 
 class _Change(msgspec.Struct):
@@ -234,11 +249,11 @@ def candles(rows: Sequence[Mapping[str, Any]]) -> Candles:
     bids, asks, paid = ([getattr(c, name) or _NO_CLOSES for c in got] for name in ("yes_bid", "yes_ask", "price"))
     bid, ask, last = (_prices([(c.close_dollars, c.close) for c in closes]) for closes in (bids, asks, paid))
     mean = _prices([(c.mean_dollars, c.mean) for c in paid])
-    volume = np.array([c.volume if c.volume_fp is None else c.volume_fp for c in got], float)
-    interest = np.array([c.open_interest if c.open_interest_fp is None else c.open_interest_fp for c in got], float)
+    volume = numbers([c.volume if c.volume_fp is None else c.volume_fp for c in got], "The volume of a candle")
+    interest = [c.open_interest if c.open_interest_fp is None else c.open_interest_fp for c in got]
     bid[bid == 0], ask[(ask == 1) | (ask == 0)] = np.nan, np.nan
     end = np.array([candle.end_period_ts for candle in got], np.int64) * SECOND
-    return Candles(end, bid, ask, last, mean, volume, interest)
+    return Candles(end, bid, ask, last, mean, volume, numbers(interest, "The open interest of a candle"))
 
 
 def _prices(values: Sequence[tuple[_Price, _Price]]) -> Floats:
@@ -247,21 +262,26 @@ def _prices(values: Sequence[tuple[_Price, _Price]]) -> Floats:
 
 
 def trades(rows: Sequence[Mapping[str, Any]]) -> Trades:
-    """Prints, newest first or oldest first: what the taker bought, Yes or No. Without a side they are prices of Yes."""
+    """Prints, newest first or oldest first: what the taker bought, Yes or No. Without a side they are prices of Yes.
+
+    A fill of one's own account is of its outcome, and its side is what the account did, as a taker or a maker.
+    """
     got = convert([*map(_bare, rows)], list[_Trade], "The list of trades")
-    times = [_time(trade.created_time) for trade in got]
-    if times and times[0] > times[-1]:
-        got, times = got[::-1], times[::-1]
-    sides = [trade.taker_outcome_side or trade.taker_side for trade in got]
-    bought = [side or "yes" for side in sides]
+    outcomes, sides, roles = zip(*(trade.print for trade in got), strict=True) if got else ((), (), ())
     return prints(
-        [Token(t.ticker, f"{t.ticker}:{side}", _OUTCOMES[side]) for t, side in zip(got, bought, strict=True)],
-        times,
+        [
+            Token(t.ticker, f"{t.ticker}:{outcome}", _OUTCOMES[outcome])
+            for t, outcome in zip(got, outcomes, strict=True)
+        ],
+        [_time(trade.created_time) for trade in got],
         {
-            "side": ["buy" if side else None for side in sides],
-            "price": [_paid(trade, side) for trade, side in zip(got, bought, strict=True)],
-            "size": [trade.count for trade in got],
-            "trade_id": [trade.trade_id for trade in got],
+            "side": sides,
+            "price": [_paid(trade, outcome) for trade, outcome in zip(got, outcomes, strict=True)],
+            "size": numbers([trade.count for trade in got], "The count of a trade", null=False),
+            "trade_id": [trade.trade_id or None for trade in got],
+            "role": roles,
+            "is_block": [trade.is_block_trade for trade in got],
+            "fee": numbers([trade.fee_cost for trade in got], "The fee of a trade"),
         },
     )
 
@@ -275,7 +295,11 @@ def bids_of(answer: Mapping[str, Any], what: str = "The book") -> tuple[Levels, 
     """The bids of Yes and of No [USD, contracts] of a book, which may be inside of an answer."""
     top = _bare(answer.get("orderbook_fp") or answer.get("orderbook") or answer)
     levels = [convert(top.get(side) or [], list[tuple[_Price, Number]], what) for side in _OUTCOMES]
-    yes, no = ([(round(_dollars(price), _DIGITS), size) for price, size in side] for side in levels)
+    sizes = [numbers([size for _, size in side], f"A size of {what}", null=False).tolist() for side in levels]
+    yes, no = (
+        [(round(_dollars(price), _DIGITS), size) for (price, _), size in zip(side, of_side, strict=True)]
+        for side, of_side in zip(levels, sizes, strict=True)
+    )
     return yes, no
 
 
@@ -292,7 +316,11 @@ def opposite(price: float) -> float:
 def change_of(message: Mapping[str, Any]) -> tuple[Literal["yes", "no"], float, float]:
     """The side of a changed bid, its price [USD], and by how many contracts it changed."""
     got = convert(_bare(message), _Change, "The change of a book")
-    return got.side, round(_dollars(got.price), _DIGITS), got.delta
+    return (
+        got.side,
+        round(_dollars(got.price), _DIGITS),
+        float(numbers([got.delta], "The delta of a book", null=False)[0]),
+    )
 
 
 def cutoff(answer: Mapping[str, Any]) -> tuple[int, int]:
@@ -357,8 +385,8 @@ def _other(values: Floats) -> Floats:
     return np.round(1 - values, _DIGITS)
 
 
-def _time(text: Any) -> int:
+def _time(value: Any) -> int:
     try:
-        return parse_iso(text)
-    except (TypeError, ValueError) as problem:
+        return parse_moment(value)
+    except (ValueError, OverflowError) as problem:
         raise ContractError(f"A time of Kalshi cannot be read: {problem}.") from None

@@ -17,9 +17,9 @@ from marketdata.decimals import to_number
 from marketdata.errors import ContractError
 from marketdata.points.columns import Books, Floats, Ints, Token, Trades
 from marketdata.points.schema import SNAPSHOT_FIELDS
-from marketdata.times import SECOND, unix_micros
-from marketdata.wire.decode import Number, Seconds, convert, prints
-from marketdata.wire.venues import NOTHING, books_of, renamed
+from marketdata.times import SECOND, parse_moment
+from marketdata.wire.decode import Number, Seconds, convert, numbers
+from marketdata.wire.venues import NOTHING, TRADE_SIDES, books_of, prints, renamed
 
 _MARKET_NAMES = {
     "market_slug": "slug", "startDate": "start_date", "endDate": "end_date", "end_date_iso": "end_date",
@@ -28,11 +28,10 @@ _MARKET_NAMES = {
     "umaResolutionStatus": "resolution_status", "resolutionStatus": "resolution_status", "seriesSlug": "series_slug",
 }  # fmt: skip
 _TRADE_NAMES = {
-    "asset": "token_id", "conditionId": "condition_id", "outcomeIndex": "outcome_index",
-    "transactionHash": "transaction_hash",
+    "asset": "token_id", "asset_id": "token_id", "conditionId": "condition_id", "market": "condition_id",
+    "outcomeIndex": "outcome_index", "transactionHash": "transaction_hash", "proxyWallet": "proxy_wallet",
 }  # fmt: skip
 _NUMBERS = ("volume", "liquidity")  # texts of numbers, which sort as texts
-_SIDES = {"BUY": "buy", "SELL": "sell"}
 _MILLIONTHS = 1_000_000
 _NO_LABEL = 999  # the outcome_index of a trade whose outcome is not known
 _SHORT, _FILL = re.compile("0x[0-9a-f]{62}"), "00"  # a condition id of Protocol V2 as Gamma writes it, and its end
@@ -89,15 +88,22 @@ class _Moment(msgspec.Struct):
 
 
 class _Trade(msgspec.Struct):
-    side: Literal["BUY", "SELL"]
+    side: str
     token_id: str
-    condition_id: str
     size: Number
     price: Number
-    timestamp: Seconds
+    timestamp: int | float | str
+    condition_id: str | None = None
     outcome: str | None = None
     outcome_index: int | None = None
     transaction_hash: str | None = None
+    proxy_wallet: str | None = None
+
+    @property
+    def token(self) -> Token:
+        """The token, with its label if that is known."""
+        label = self.outcome if self.outcome_index != _NO_LABEL else None
+        return Token(condition_of(self.condition_id or ""), self.token_id, label or None)
 
 
 class _Level(msgspec.Struct):
@@ -242,30 +248,44 @@ def prices(answer: Any, token_id: str | None = None) -> dict[str | None, History
         ]  # fmt: skip
         by_time = dict(pairs)
         ts = np.array(sorted(by_time), np.int64)
-        out[token] = History(ts * SECOND, np.array([by_time[t] for t in ts.tolist()], np.float64))
+        values = numbers([by_time[t] for t in ts.tolist()], f"A price of the history of {token}", null=False)
+        out[token] = History(ts * SECOND, values)
     return out
 
 
-def trades(rows: Sequence[Mapping[str, Any]]) -> Trades:
-    """Prints of the Data API, newest first or oldest first; rows of an activity that are no trade are left out."""
+def trades(rows: Sequence[Mapping[str, Any]], role: Literal["taker"] | None = None) -> Trades:
+    """Prints of the Data API or of the market channel, newest first or oldest first.
+
+    Rows of an activity that are no trade are left out. The wallet of a row is its account, and the taker where the
+    answer has takers alone, which ``role`` says.
+    """
     named = [
         {_TRADE_NAMES.get(name, name): value for name, value in row.items()}
         for row in rows
         if str(row.get("type") or "TRADE").upper() == "TRADE"
     ]
     got = convert(named, list[_Trade], "The list of trades")
-    got = got[::-1] if got and got[0].timestamp > got[-1].timestamp else got
-    labels = {t.token_id: t.outcome for t in got if t.outcome and t.outcome_index != _NO_LABEL}
+    if wrong := [trade.side for trade in got if trade.side.lower() not in TRADE_SIDES]:
+        raise ContractError(f"The side of a trade is {wrong[0][:40]!r}; allowed are BUY and SELL.")
     return prints(
-        [Token(condition_of(t.condition_id), t.token_id, labels.get(t.token_id)) for t in got],
-        [t.timestamp * SECOND for t in got],
+        [trade.token for trade in got],
+        [_moment(trade.timestamp) for trade in got],
         {
-            "side": [_SIDES[t.side] for t in got],
-            "price": [t.price for t in got],
-            "size": [t.size for t in got],
-            "transaction_hash": [t.transaction_hash for t in got],
+            "side": [TRADE_SIDES[trade.side.lower()] for trade in got],
+            "price": numbers([trade.price for trade in got], "The price of a trade", null=False),
+            "size": numbers([trade.size for trade in got], "The size of a trade", null=False),
+            "transaction_hash": [trade.transaction_hash for trade in got],
+            role or "account": [trade.proxy_wallet or None for trade in got],
+            "role": [role] * len(got),
         },
     )
+
+
+def _moment(value: object) -> int:
+    try:
+        return parse_moment(value)
+    except (ValueError, OverflowError) as problem:
+        raise ContractError(f"A time of Polymarket cannot be read: {problem}.") from None
 
 
 def books(rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str | None] | None = None) -> Books:
@@ -273,16 +293,21 @@ def books(rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str | None] | 
     got = convert(rows, list[_Book], "The list of books")
     tokens = [Token(condition_of(book.market), book.asset_id, (labels or {}).get(book.asset_id)) for book in got]
     values = {
-        name: np.array([getattr(book, name) for book in got], object if kind == "text" else float)
+        name: np.array(found, object) if kind == "text" else numbers(found, f"The {name} of a book")
         for name, kind in SNAPSHOT_FIELDS.items()
-        if any(getattr(book, name) is not None for book in got)
+        for found in [[getattr(book, name) for book in got]]
+        if any(value is not None for value in found)
     }
     sides = [(_levels(book.bids), _levels(book.asks)) for book in got]
-    return books_of(tokens, [unix_micros(book.timestamp) for book in got], sides, values)
+    return books_of(tokens, [_moment(book.timestamp) for book in got], sides, values)
 
 
 def _levels(side: Sequence[_Level] | None) -> list[tuple[float, float]]:
-    return [(level.price, level.size) for level in side or ()]
+    price, size = (
+        numbers([getattr(level, name) for level in side or ()], f"The {name} of a level", null=False).tolist()
+        for name in ("price", "size")
+    )
+    return [*zip(price, size, strict=True)]
 
 
 def _listed(value: Any, name: str) -> list[Any]:

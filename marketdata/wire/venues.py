@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from marketdata.decimals import to_number
 from marketdata.errors import ContractError
-from marketdata.points.columns import Books, Token
+from marketdata.points.columns import Books, Floats, Token, Trades
 from marketdata.times import parse_iso, to_text
 
 NOTHING: tuple[object, ...] = (None, "", "[]", [])
@@ -57,3 +57,26 @@ def books_of(
     head = (), np.zeros(1, np.int64), np.array(ts, np.int64), np.array([*map(len, each)], np.int64)
     books, _ = Books.of_levels(*head, flat[:, 0], flat[:, 1], values).best_first()
     return books.grouped(tokens, np.arange(len(tokens))).sort()
+
+
+# What programs call the side of a trade, which is what the taker did.
+TRADE_SIDES = {"buy": "buy", "b": "buy", "bid": "buy", "sell": "sell", "s": "sell", "ask": "sell", "a": "sell"}
+_NUMBERS = ("price", "size", "fee", "is_block")  # a flag is 1 and 0, NaN where it is not known
+_ALWAYS = ("side", "price", "size", "trade_id", "transaction_hash")
+
+
+def prints(tokens: Sequence[Token], ts: Sequence[int], values: Mapping[str, Sequence[object] | Floats]) -> Trades:
+    """Prints by rows, from the token, time [microseconds UTC] and values of each; the newest may come first.
+
+    Prints of one time keep their order. Values that no print has are left out, but for those that every print may have.
+    """
+    if len(ts) and ts[0] > ts[-1]:
+        tokens, ts = tokens[::-1], ts[::-1]
+        values = {name: of_prints[::-1] for name, of_prints in values.items()}
+    place = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
+    columns = {
+        name: np.array(of_prints, float if name in _NUMBERS else object)
+        for name, of_prints in values.items()
+        if name in _ALWAYS or not all(value is None or value != value for value in of_prints)  # noqa: PLR0124 NaN
+    }
+    return Trades.of([*place], np.array([place[t] for t in tokens], np.int64), np.array(ts, np.int64), columns)

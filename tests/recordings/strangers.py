@@ -367,10 +367,10 @@ TRADES: dict[str, tuple[str, list[tuple[str, float, float]]]] = {
                     "pagination": {"limit": 50}}),
         [("buy", 0.65, 4.995)],
     ),
-    # The taker of an own fill as a maker did the opposite.
+    # An own fill keeps its outcome and its side, whether it took or made.
     "fills.json": (
         json.dumps({"fills": [{**_FILL, "trade_id": str(taker), "is_taker": taker} for taker in (True, False)]}),
-        [("buy", 0.4, 3.0), ("buy", 0.6, 3.0)],
+        [("buy", 0.6, 3.0), ("buy", 0.6, 3.0)],
     ),
     "of_both_assets.csv": (
         "block_timestamp,tx_hash,asset_id,maker_asset_id,taker_asset_id,amount_usd,shares,price_per_share\n"

@@ -84,7 +84,7 @@ def test_a_market_has_one_id_in_every_view(number: int, is_short: bool, is_upper
     short = f"0x{number:062x}"
     condition, written = f"{short}00", short if is_short else f"{short}00"
     written = written.upper().replace("0X", "0x") if is_upper else written
-    trade = {"side": "BUY", "token_id": "7", "condition_id": condition, "size": 1, "price": 0.5, "timestamp": 60}
+    trade = {"side": "BUY", "token_id": "7", "condition_id": condition, "size": 1, "price": 0.5, "timestamp": 2e9}
     book = {"market": written, "asset_id": "7", "timestamp": "1700000000000", "bids": [], "asks": []}
     (traded,), (booked, *_) = polymarket.trades([trade]).tokens, polymarket.books([book]).tokens
     record = polymarket.market({"conditionId": written, "positionIds": ["7"], "outcomes": ["Yes"]})
@@ -123,9 +123,9 @@ def test_trades_and_books_keep_what_the_venue_said() -> None:
     """Equal fills of one transaction stay two, an unknown outcome has no label, and the best level comes first."""
     fill = {"side": "SELL", "token_id": "7", "condition_id": "0x1", "size": "2", "price": 0.5, "outcome": "Yes",
             "transaction_hash": "0xa"}  # fmt: skip
-    rows = [fill | {"timestamp": 9, "outcome_index": 999}, fill | {"timestamp": 5}, fill | {"timestamp": 5}]
+    rows = [fill | {"timestamp": 2_000_000_009, "outcome_index": 999}, *[fill | {"timestamp": 2_000_000_005}] * 2]
     trades = polymarket.trades(rows)
-    assert (trades.ts // 10**6).tolist() == [5, 5, 9]
+    assert (trades.ts // 10**6 - 2_000_000_000).tolist() == [5, 5, 9]
     assert trades.values["side"].tolist() == ["sell"] * 3
     level = {"price": "0.25", "size": "4"}
     book = {

@@ -265,7 +265,7 @@ class Polymarket(Venue):
                 return
 
     def _trades_of(self, rows: Rows) -> Trades:
-        return wire.trades(rows)
+        return wire.trades(rows, role="taker")
 
     def _books(self, tokens: Sequence[str]) -> Iterator[Books]:
         """Up to 500 a request."""

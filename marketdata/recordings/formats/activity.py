@@ -11,13 +11,12 @@ from marketdata.recordings.points import typed
 from marketdata.recordings.rows import converted
 from marketdata.recordings.table import Batch, Table
 from marketdata.recordings.trades import add_prints
-from marketdata.wire import polymarket
+from marketdata.wire.trades import trades
 
 _OURS = {
     "market_id": "conditionId", "token_id": "asset", "token_label": "outcome", "transaction_hash": "transactionHash",
-    "outcome_index": "outcomeIndex", "activity": "type",
+    "outcome_index": "outcomeIndex", "activity": "type", "account": "proxyWallet",
 }  # fmt: skip
-_SECOND = 1_000_000
 
 
 def proves(table: Table) -> bool:
@@ -31,15 +30,15 @@ def read(table: Table) -> Iterator[Batch]:
     """The prints; redeems, merges and splits are left out by their type."""
     for frame, batch in table.rows():
         named = frame.with_columns(typed(frame[n]) for n in ("price", "size", "outcome_index") if is_text(frame, n))
-        trades = []
+        rows = []
         for found in named.drop("__row", "__seen").to_dicts():
             row = {_OURS.get(name, name): value for name, value in found.items()}
             kind = str(row.get("type") or "TRADE").upper()
             if kind == "TRADE":
-                trades.append({**row, "side": str(row["side"]).upper(), "timestamp": row["ts"] // _SECOND})
+                rows.append({**row, "side": str(row["side"]).upper(), "timestamp": row["ts"]})
             else:
                 batch.left_out[f"of the type {kind[:40]}"] += 1
-        parts, bad = converted(trades, polymarket.trades)
+        parts, bad = converted(rows, trades)
         batch.left_out["damaged"] += bad
         add_prints(parts, batch)
         yield batch

@@ -12,44 +12,44 @@ from marketdata.recordings.roles import flags, numbers
 from marketdata.recordings.rows import converted
 from marketdata.recordings.table import Batch, Table
 from marketdata.recordings.trades import add_prints
-from marketdata.wire import kalshi
+from marketdata.wire.trades import trades
 
 _PRICES = ("yes_price", "no_price")
+_FLAGS = {"is_taker": "is_taker", "is_block": "is_block_trade"}
 
 
 def read(table: Table) -> Iterator[Batch]:
     """The prints as trades of the Yes and No tokens."""
     cents = {name: _is_cents(table, name) for name in _PRICES if name in table.columns}
-    for rows_of, batch in table.rows():
-        frame = rows_of if "taker_outcome" in rows_of.columns else _with_taker(rows_of)
+    for frame, batch in table.rows():
         prices = {
             f"{name}_dollars": pl.Series(numbers(frame[name]) / (100 if in_cents else 1)).fill_nan(None)
             for name, in_cents in cents.items()
         }
         size = "size" if "size" in frame.columns else "count"
-        side = "taker_outcome" if "taker_outcome" in frame.columns else "side"
         rows = frame.select(
             ticker=pl.col("market_id").cast(pl.String),
-            created_time=pl.col("ts").cast(pl.Datetime("us")).dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ"),
-            trade_id=(pl.col("trade_id") if "trade_id" in frame.columns else pl.lit("")).cast(pl.String).fill_null(""),
+            ts="ts",
             count_fp=pl.Series(numbers(frame[size])).fill_nan(None),
-            taker_side=(pl.col(side) if side in frame.columns else pl.lit(None)).cast(pl.String).str.to_lowercase(),
+            **{name: pl.col(column).cast(pl.String).str.to_lowercase() for name, column in _said(frame).items()},
+            **{ours: flags(frame[name]) for name, ours in _FLAGS.items() if name in frame.columns},
+            **({"fee_cost": pl.Series(numbers(frame["fee"])).fill_nan(None)} if "fee" in frame.columns else {}),
+            **({"trade_id": pl.col("trade_id").cast(pl.String)} if "trade_id" in frame.columns else {}),
             **prices,
         ).to_dicts()  # fmt: skip
-        parts, bad = converted(rows, kalshi.trades)
+        parts, bad = converted(rows, trades)
         batch.left_out["damaged"] += bad
         add_prints(parts, batch)
         yield batch
 
 
-def _with_taker(frame: pl.DataFrame) -> pl.DataFrame:
-    """The outcome that the taker bought, from own fills: their outcome, side and whether they were the taker."""
-    if not {"outcome_side", "action", "is_taker"} <= set(frame.columns):
-        return frame
-    texts = [frame[name].cast(pl.String).str.to_lowercase() for name in ("outcome_side", "action")]
-    takes_yes = ((texts[0] == "yes") == (texts[1] == "buy")) == flags(frame["is_taker"])
-    named = takes_yes.replace_strict({True: "yes", False: "no"}, return_dtype=pl.String)
-    return frame.with_columns(named.alias("taker_outcome"))
+def _said(frame: pl.DataFrame) -> dict[str, str]:
+    """The columns that say what was bought, as prints call it: by the taker, or by the account whose fills they are."""
+    if "taker_outcome" in frame.columns:
+        return {"taker_side": "taker_outcome"}
+    if {"outcome_side", "action"} <= set(frame.columns):
+        return {"side": "outcome_side", "action": "action"}
+    return {"taker_side": "side"} if "side" in frame.columns else {}
 
 
 def _is_cents(table: Table, name: str) -> bool:

@@ -62,7 +62,7 @@ FORMAT = Format(
     kind="trades",
     description="a table of trades; for `md.read_trades`, as an archive has none",
     needs=("ts token_id price size", "ts market_id token_label price size", "ts market_id token_number price size"),
-    takes="side transaction_hash maker taker account trader_side trade_id token_id best_bid best_ask maker_asset_id "
+    takes="side transaction_hash maker taker account role trade_id token_id best_bid best_ask maker_asset_id "
     "taker_asset_id",
     read=by_parts(add, "price"),
     guards=(is_of_an_outcome, has_removed_levels, has_sides_of_a_book),
