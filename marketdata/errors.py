@@ -167,7 +167,19 @@ class ExpiredError(PlanError):
 
 
 class NotFoundError(RequestError):
-    """404: no such market or token."""
+    """404: no such market or token.
+
+    ``markets`` has the slugs of the markets of an event, where that was named in the place of a market.
+    """
+
+    markets: Sequence[str] = ()
+
+    @classmethod
+    def from_event(cls, name: str, markets: Sequence[str], **of: Any) -> NotFoundError:
+        """Say that a name is that of an event, and list its markets."""
+        error = cls(event_text(name, markets), status=404, hint=EVENT_HINT, **of)
+        error.markets = tuple(markets)
+        return error
 
 
 class ParameterError(RequestError):
@@ -336,6 +348,16 @@ class MixedLabelsWarning(MarketDataWarning):
 
 class FewMarketsWarning(MarketDataWarning):
     """An interval rests on too few markets to cover as often as it says."""
+
+
+EVENT_HINT = "Name one of them, or take all of them by event_slug=."
+
+
+def event_text(name: str, markets: Sequence[str], most: int = 20) -> str:
+    """That a name is that of an event, with the names of its ``markets``."""
+    shown = ", ".join(map(repr, markets[:most])) + (f" and {len(markets) - most} more" if len(markets) > most else "")
+    what = f"whose markets are {shown}" if markets else "which has no markets"
+    return f"{name!r} is an event, not a market, {what}."
 
 
 def not_installed(user: str, package: str, extra: str | None = None) -> ModuleNotFoundError:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from marketdata.addresses import group_in
 from marketdata.errors import BadRequestError, ConfigError, PlanError
 from marketdata.resolution import BucketWidth
 from marketdata.times import parse_iso, to_datetime, to_micros, to_text
@@ -178,7 +179,7 @@ def _query_text(name: str, value: Any) -> str:
         value = ",".join(map(str, value))
     if not isinstance(value, str) or not value:
         raise ConfigError("is refused; allowed is a text that is not empty.", argument=name, value=value)
-    return value
+    return group_in(value) if name in _PARENTS else value
 
 
 def refuse_unknown(method: str, unknown: Iterable[str], allowed: Iterable[str]) -> None:

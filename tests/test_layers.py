@@ -21,6 +21,7 @@ From top to bottom; a module imports its own layer and lower ones::
     adapters                       frames and engines
     points                         columns and every rule on them, numpy only
     vendors                        what is known about each service
+    addresses                      names in addresses of pages
     times
     decimals  clock
     resolution  display            widths of buckets; how objects are shown
@@ -44,6 +45,7 @@ LAYERS = (
     ("resolution", "display"),
     ("clock", "decimals"),
     ("times",),
+    ("addresses",),
     ("vendors",),
     ("points",),
     ("adapters",),

@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from marketdata.addresses import name_in, read
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import texts
 
 
-def names(name: str, value: object, what: str = "an id or slug") -> list[str]:
-    """The markets or tokens that an argument names by id, slug, record, row or frame, each once; else a ConfigError."""
+def names(name: str, value: object, what: str = "an id or slug", venue: str | None = None) -> list[str]:
+    """The markets or tokens that an argument names by id, slug, record, row or frame, each once; else a ConfigError.
+
+    A web address of a market gives the name in it; that of an event stays, see `addresses.name_in`. One of another
+    ``venue`` than this is refused.
+    """
     column = "token_id" if name == "token_id" else "market_id"
-    return texts(name, list(_names_in(value, name, column)), what)
+    given = texts(name, list(_names_in(value, name, column)), what)
+    for one in given if venue else ():
+        if (named := read(one)) is not None and named.venue != venue:
+            hint = f"md.Client({named.venue!r}) asks that venue."
+            raise ConfigError(f"is an address of {named.venue}, not of {venue}.", argument=name, value=one, hint=hint)
+    return list(dict.fromkeys(map(name_in, given)))
 
 
 def _names_in(value: Any, name: str, column: str) -> Iterator[object]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, get_args
 
 from marketdata.adapters.names import names
 from marketdata.adapters.widths import with_width
+from marketdata.addresses import name_in
 from marketdata.archive import listings, query, scan, sql
 from marketdata.archive.pull import Pull
 from marketdata.archive.query import Missing
@@ -189,7 +190,7 @@ class Reading(Generic[Frame]):
             raise ConfigError("names nothing; leave it out to read all markets.", argument="market", value=market)
         ids, version = {}, catalog.table.version()
         for name in given:
-            identity = catalog.find_id(name, version)
+            identity = catalog.named(name, version)
             if identity is None:
                 raise catalog.unknown(name)
             ids[identity] = name
@@ -241,8 +242,10 @@ class Reader:
         return self._store.catalog[choice("kind", kind, RECORD_KINDS)].records()
 
     def find_market(self, id_or_slug: str) -> dict[str, Any] | None:
-        """The record of the market with this id, else with this slug, or None."""
-        return self._store.catalog["markets"].find(id_or_slug)
+        """The record of the market that a user names by id, slug, or address, or None."""
+        catalog = self._store.catalog["markets"]
+        identity = catalog.named(name_in(id_or_slug))
+        return None if identity is None else catalog.of_id(identity)
 
     def find_token(self, token_id: str) -> tuple[dict[str, Any], str | None] | None:
         """The record of the market that has this token, and the token's label, or None."""

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from marketdata.addresses import event_in
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.files import DataFile
 from marketdata.archive.storage.tables import Plan, Table, Version
-from marketdata.errors import ConfigError, NotArchivedError, NotTidyError
+from marketdata.errors import EVENT_HINT, ConfigError, NotArchivedError, NotTidyError, event_text
 from marketdata.points.records import (
     FIELDS,
     GAMMA_NAMES,
@@ -207,11 +208,12 @@ def _group_of(what: str, ids: Mapping[str, str], record: Record) -> str | None:
 
 
 class _RecordFile(NamedTuple):
-    """The records of one file as JSON by id, and the ids by slug and token."""
+    """The records of one file as JSON by id, and the ids by slug, token and event."""
 
     texts: dict[str, str]
     by_slug: dict[str, str]
     by_token: dict[str, list[str]]
+    by_event: dict[str, list[str]]  # by its slug
 
 
 class _Stored(NamedTuple):
@@ -262,6 +264,26 @@ class Catalog:
         may_be_other = found is None and (id_or_slug.isdigit() or id_or_slug.startswith("0x"))
         return self._by_other_name(stored).get(id_or_slug) if may_be_other else found
 
+    def named(self, name: str, version: Version | None = None) -> str | None:
+        """The id of the market that a user names: as `find_id`, in any case, or by an event of which it is the only one.
+
+        A name of data is looked up by `find_id`, where spelling counts.
+        """
+        if (event := event_in(name)) is not None:
+            members = self.members(event, version)
+            return members[0] if len(members) == 1 else None
+        bare = name.strip()
+        spelled = (self.find_id(one, version) for one in dict.fromkeys([name, bare, bare.lower(), bare.upper()]))
+        if (found := next(filter(None, spelled), None)) is None and len(members := self.members(bare, version)) == 1:
+            return members[0]
+        return found
+
+    def members(self, event_slug: str, version: Version | None = None) -> list[str]:
+        """Ids of the markets of an event, by its slug in any case."""
+        spelled = dict.fromkeys([event_slug, event_slug.lower(), event_slug.upper()])
+        files = self._current(version).files.values()
+        return sorted({one for file in files for slug in spelled for one in file.by_event.get(slug, ())})
+
     def _by_other_name(self, stored: _Stored) -> dict[str, str]:
         """The ids of markets by their names at Gamma, read once a version."""
         version, ids = self._others
@@ -304,6 +326,9 @@ class Catalog:
     def unknown(self, id_or_slug: str) -> NotArchivedError:
         """The error for an unknown market, with similar names."""
         files, owners = self._current().files.values(), self.markets_of(id_or_slug)
+        event = event_in(id_or_slug) or id_or_slug.strip()
+        if members := [str((self.of_id(one) or {}).get("slug") or one) for one in self.members(event)]:
+            return NotArchivedError(event_text(event, members), hint=EVENT_HINT)
         names = [name for file in files for name in (*file.by_slug, *file.texts)]
         near = difflib.get_close_matches(id_or_slug, names, n=3, cutoff=0.7)
         hint = f" Similar: {', '.join(map(repr, near))}." if near else ""
@@ -337,7 +362,9 @@ class Catalog:
         by_token = {
             name: ids for one in listed for name, ids in one.group_by("token_ids").agg("of").iter_rows() if name
         }
-        return _RecordFile(dict(rows.select("of", "record").iter_rows()), dict(slugs.iter_rows()), by_token)
+        events = [rows.filter(pl.col("event_slug") != "")] if self.kind == "markets" else []
+        by_event = {slug: ids for one in events for slug, ids in one.group_by("event_slug").agg("of").iter_rows()}
+        return _RecordFile(dict(rows.select("of", "record").iter_rows()), dict(slugs.iter_rows()), by_token, by_event)
 
     def _parsed(self, text: str) -> Record:
         with errors.parsing(f"The {self.kind} table"):

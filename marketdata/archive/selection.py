@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from marketdata.adapters.names import names
+from marketdata.addresses import event_in
 from marketdata.archive import records
 from marketdata.archive.feed import Feed
 from marketdata.archive.store import ArchiveStore
@@ -62,14 +63,20 @@ class Selection:
 
     def _named(self) -> list[str]:
         markets, events = self._store.catalog["markets"], self._store.catalog["events"]
-        absent = [name for name in self._value if name not in self._ids and markets.find(name) is None]
+        events_named = {name: event for name in self._value if (event := event_in(name)) is not None}
+        for name, event in events_named.items():
+            if len(members := self._listed({"event_slug": event})) != 1:
+                raise NotFoundError.from_event(event, [str((markets.find(m) or {}).get("slug") or m) for m in members])
+            self._ids[name.casefold()] = members[0]
+        absent = [name for name in self._value if name.casefold() not in self._ids and markets.find(name) is None]
         if absent:
             fetched = [records.read("markets", records.plain(row)) for row in self._client.market_records(absent)]
             markets.upsert(fetched)
             events.upsert(records.derive("events", fetched, markets.records(), events.records()))
-            self._ids |= {name: str(one["id"]) for one in fetched for name in names_of(one)}
-        found = ((name, markets.find(name)) for name in self._value)
-        return list(dict.fromkeys(self._ids.get(name, name) if one is None else str(one["id"]) for name, one in found))
+            self._ids |= {name.casefold(): str(one["id"]) for one in fetched for name in names_of(one)}
+        found = ((name, name.strip().casefold(), markets.find(name)) for name in self._value)
+        ids = (self._ids.get(bare, name) if one is None else str(one["id"]) for name, bare, one in found)
+        return list(dict.fromkeys(ids))
 
     def _listed(self, filters: dict[str, Any]) -> list[str]:
         """Ids of the markets that the service lists; their records are stored."""

@@ -27,6 +27,7 @@ from typing import (
 
 from marketdata.accessor import carry
 from marketdata.adapters.names import names
+from marketdata.addresses import event_in
 from marketdata.client.discovery import Record
 from marketdata.client.history import History
 from marketdata.client.offer import Offer, Request
@@ -52,6 +53,7 @@ from marketdata.times import MINUTE, SECOND, Duration, Range, TimeLike, ends_of,
 from marketdata.typing import Frame, FrameKind
 from marketdata.vendors import (
     LARGEST_LISTING,
+    VENUES,
     KalshiPrice,
     PolymarketRoute,
     check_filters,
@@ -449,7 +451,7 @@ class Client(Generic[Frame]):
         marketdata.errors.ConfigError: another service has no trades; it has books, prices, metrics.
         """
         rng, parts = to_range(*_whole_span(start, end, period)), list[Trades]()
-        given = names("market", market, "an id or slug")
+        given = self._names(market)
 
         def fetch(name: str) -> None:
             parts.extend(part.between(*rng) for part in self._source.trades(name, rng))
@@ -704,7 +706,7 @@ class Client(Generic[Frame]):
         >>> client.market(market).id == market
         True
         """
-        (id_or_slug,) = names("id_or_slug", [id_or_slug])
+        (id_or_slug,) = self._names([id_or_slug], "id_or_slug")
         try:
             return Record(with_winner(self._source.record(id_or_slug)))
         except NotFoundError as error:
@@ -720,7 +722,7 @@ class Client(Generic[Frame]):
                 records_by_name[name] = Record(with_winner(self._source.record(name)))
                 self._history.markets.remember(records_by_name[name])
 
-        wanted = list(names)
+        wanted = [name for one in names for name in self._known_names(one)]
         if self._source.service.names_filter is not None and len(wanted) > 1:
             found = self._source.records("markets", {self._source.service.names_filter: ",".join(wanted)})
             records_by_name = {name: Record(with_winner(row)) for row in found for name in names_of(row)}
@@ -860,7 +862,7 @@ class Client(Generic[Frame]):
             return start, end
         cost = self.plan(view, ids, start, end, resolution)
         if cost.requests > _MOST_REQUESTS:
-            of = ", ".join(names("market", ids, "an id or slug")[:3])
+            of = ", ".join(self._names(ids)[:3])
             first, last = map(to_datetime, to_range(start, end))
             what = f"{view} of {of} from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
             hint = "Give start= and end=, a coarser resolution=, or all=True."
@@ -872,7 +874,7 @@ class Client(Generic[Frame]):
         start, end = span
         if start is not None and end is not None:
             return start, end
-        given = names("market", ids, "an id or slug")
+        given = self._names(ids)
         infos = self._history.markets.look_up_all(given).values()
         if start is None:
             starts = [info.start for info in infos if info.start is not None]
@@ -893,13 +895,33 @@ class Client(Generic[Frame]):
             warn(text, PlanWarning)
         return to_datetime(start), to_datetime(rng.end)
 
+    def _names(self, given: Any, argument: str = "market", what: str = "an id or slug") -> list[str]:
+        """The markets or tokens of an argument; the address of an event stands for its market, if it has one."""
+        service, out = self._source.service, list[str]()
+        for name in names(argument, given, what, service.short if service.short in VENUES else None):
+            if (event := event_in(name)) is None:
+                out.append(name)
+                continue
+            rows = self._source.records("markets", {"event_slug": event})
+            if len(rows) != 1:
+                raise NotFoundError.from_event(event, [str(row.get("slug") or row["id"]) for row in rows])
+            self._history.markets.remember(rows[0])
+            out.append(str(rows[0].get("slug") or rows[0]["id"]))
+        return out
+
+    def _known_names(self, given: str) -> list[str]:
+        """The market of a name, none for an event of another number of markets."""
+        with suppress(NotFoundError):
+            return self._names(given)
+        return []
+
     def _windows(self, view: View, kind: IdKind, ids: Any, rng: Range, width: BucketWidth) -> list[Window]:
         """One window of the whole range per id, each id once; ConfigError if there are none, or they are not text."""
         service = self._source.service
         if view not in service.views:
             raise service.lacks(view)
         name, what = ("market", "an id or slug") if kind == "market" else ("token_id", "an id")
-        given = names(name, ids, what)
+        given = self._names(ids, name, what)
         if not given:
             raise ConfigError(f"{name}={ids!r} is refused; pass {what} as text, or a list of them.")
         return [Window(view, kind, i, rng, width, self._page_limit) for i in given]

@@ -9,17 +9,22 @@ from functools import partial
 from typing import Any
 
 from marketdata.errors import (
+    EVENT_HINT,
     AuthenticationError,
     MarketDataError,
     NotFoundError,
     RateLimitError,
     RequestError,
     ServerError,
+    event_text,
 )
 from marketdata.fetch.source import Source
 from marketdata.fetch.threads import run_all
 from marketdata.fetch.windows import MarketInfo, Window
 from marketdata.times import first_time
+from marketdata.vendors import VENUES
+
+_MOST_MEMBERS = 100  # of an event that are named in an error
 
 
 class Markets:
@@ -52,7 +57,8 @@ class Markets:
                 # The market is unknown, the route is missing, or the key may not use it: the history request will tell
                 # which.
                 self._infos[id_or_slug] = MarketInfo()
-                if isinstance(error, NotFoundError) and error.detail.endswith(f": {id_or_slug}"):
+                is_venue = self._source.service.short in VENUES  # which has no other way to its histories
+                if isinstance(error, NotFoundError) and (is_venue or error.detail.endswith(f": {id_or_slug}")):
                     self._missing[id_or_slug] = error
         return self._infos[id_or_slug]
 
@@ -73,18 +79,28 @@ class Markets:
         return {name: self._infos[name] for name in names}
 
     def name_near_ones(self, error: NotFoundError, names: Iterable[str]) -> None:
-        """Add similar slugs to an error about one of these names."""
+        """Add the markets of the event that one of these names is of, or similar slugs, to an error about it."""
         name = next((n for n in names if n in error.detail), None)
-        if name is not None and (near := self._near(name)):
+        if name is None:
+            return
+        if self._source.service.short not in VENUES and (members := self._members(name)):
+            error.markets, error.hint = members, EVENT_HINT
+            error.args = (f"{error.problem} {event_text(name, members)} {error.hint}",)
+        elif near := self._near(name):
             error.args = (f"{error.problem} Similar: {', '.join(map(repr, near))}. {error.hint}",)
+
+    def _members(self, name: str) -> list[str]:
+        """The slugs of the markets of an event; none if it is none, or they cannot be listed."""
+        with suppress(MarketDataError):
+            listed = self._source.records("markets", {"event_slug": name}, max_rows=_MOST_MEMBERS)
+            return [str(record.get("slug") or record["id"]) for record in listed if record.get("event_slug") == name]
+        return []
 
     def _near(self, name: str) -> list[str]:
         """Slugs similar to an unknown name, nearest first; none if they cannot be listed."""
-        words = sorted(name.replace("_", "-").split("-"), key=len, reverse=True)
-        for search in [*words[:2], None]:
-            with suppress(MarketDataError, AttributeError):
-                listed = self._source.records("markets", {"search": search}, max_rows=100)
-                slugs = {r["slug"].lower(): r["slug"] for r in listed if isinstance(r.get("slug"), str)}
+        with suppress(MarketDataError, AttributeError):
+            for listed in self._source.similar(name):
+                slugs = {str(slug).lower(): str(slug) for slug in listed}
                 if matches := difflib.get_close_matches(name.strip().lower(), slugs, n=3, cutoff=0.75):
                     return [slugs[slug] for slug in matches]
         return []

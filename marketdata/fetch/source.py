@@ -67,6 +67,9 @@ class Source(Protocol):
     ) -> list[dict[str, Any]]:
         """Records of the listing ``series``, ``events`` or ``markets``, each id once."""
 
+    def similar(self, name: str) -> Iterator[list[str]]:
+        """Slugs of markets among which an unknown name may be meant, a request each."""
+
     def tags(self) -> list[str]:
         """Every tag in use."""
 

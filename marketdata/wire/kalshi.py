@@ -175,9 +175,10 @@ def tokens_of(ticker: str) -> list[Token]:
 
 
 def ticker_of(name: str) -> str:
-    """The ticker in the name of a market; the name may be the id of a token."""
-    ticker, _, side = name.rpartition(":")
-    return ticker if ticker and side in _OUTCOMES else name
+    """The ticker in the name of a market, which may be the id of a token; one in small letters is meant in capitals."""
+    ticker, _, side = name.strip().rpartition(":")
+    found = ticker if ticker and side.lower() in _OUTCOMES else name.strip()
+    return found.upper() if found == found.lower() else found
 
 
 def ticker_in(row: Mapping[str, Any]) -> str:

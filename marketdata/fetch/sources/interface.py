@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from marketdata.errors import (
     ConfigError,
     ContractError,
     LimitTooSmallError,
+    MarketDataError,
     ParameterError,
     TooManyTokensError,
 )
@@ -141,6 +143,14 @@ class Interface:
     def record(self, market: str) -> dict[str, Any]:
         """The record of a market."""
         return self.get("markets", market, model=models.MarketDetail)
+
+    def similar(self, name: str) -> Iterator[list[str]]:
+        """The slugs that have one of the two longest words of a name, then those of the first page."""
+        words = sorted(name.replace("_", "-").split("-"), key=len, reverse=True)
+        for search in [*words[:2], None]:
+            with suppress(MarketDataError):
+                listed = self.records("markets", {"search": search}, max_rows=100)
+                yield [str(record["slug"]) for record in listed if isinstance(record.get("slug"), str)]
 
     def health(self) -> dict[str, Any]:
         """Whether the service is up."""

@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, get_args
 
-from marketdata.errors import AuthenticationError, BadRequestError, ConfigError, ContractError, NotFoundError
+from marketdata.errors import (
+    AuthenticationError,
+    BadRequestError,
+    ConfigError,
+    ContractError,
+    MarketDataError,
+    NotFoundError,
+)
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.sources import venue
 from marketdata.fetch.sources.venue import Host, Rows, Venue
@@ -61,7 +68,7 @@ class Kalshi(Venue):
         self._has_batch_of_books = True
 
     def _tokens(self, name: str) -> tuple[str, list[Token]]:
-        return (ticker := wire.ticker_of(name)), wire.tokens_of(ticker)
+        return (ticker := self._ticker(name)), wire.tokens_of(ticker)
 
     def _nothing(self, window: Window) -> Series:
         return wire.candles([]).of(window.view, wire.ticker_of(window.id), window.resolution.micros)
@@ -73,7 +80,7 @@ class Kalshi(Venue):
         group = window.group or Group([window])
         names = group.beside(window, _BATCH)
         group.once(names, names, window.resolution, lambda: self._look_up([*map(wire.ticker_of, names)]))
-        ticker = wire.ticker_of(window.id)
+        ticker = self._ticker(window.id)
         return wire.market(self._rows.get(ticker) or self._row(ticker))
 
     def requests(self, window: Window, tokens: int) -> int:  # noqa: ARG002 an answer is about both
@@ -166,18 +173,72 @@ class Kalshi(Venue):
     # Records
 
     def record(self, market: str) -> dict[str, Any]:
-        """The record of a market by its ticker, or by one of its tokens, with facts of its event and series."""
+        """The record of a market by its ticker, or by one of its tokens, with facts of its event and series.
+
+        The ticker of an event is that of its market, if it has one; else an error lists its markets.
+        """
         return self._keep(self._with_facts(self._row(wire.ticker_of(market), market)), market)
 
+    def _ticker(self, name: str) -> str:
+        """The ticker of the market that is named; one that may be of an event is looked up."""
+        ticker = wire.ticker_of(name)
+        if ticker.count("-") > 1 or ticker in self._rows:
+            return ticker
+        return str(self._row(ticker, name)["ticker"])
+
     def _row(self, ticker: str, name: str | None = None) -> dict[str, Any]:
-        for tier in (_LIVE, _ARCHIVE):
-            try:
-                row = self._rows[ticker] = self._object((*tier, "markets", ticker), "market")
-            except NotFoundError:
-                continue
-            self._archived |= {ticker} if tier else set()
-            return row
-        raise venue.unknown_market(name or ticker)
+        """The answer about a market, or about the only one of an event; NotFoundError lists those of other events."""
+        self._refuse_event(ticker)
+        # Most tickers with one dash are of events; of those with more, events are the fewest.
+        event, members = self._event_of(ticker) if ticker.count("-") == 1 else ({}, [])
+        row = next((member for member in members if member.get("ticker") == ticker), None)
+        for tier in (_LIVE, _ARCHIVE) if row is None and not members else ():
+            with suppress(NotFoundError):
+                row = self._object((*tier, "markets", ticker), "market")
+                self._archived |= {ticker} if tier else set()
+                break
+        if row is None and "-" not in ticker:
+            self._refuse_series(ticker)
+        if row is None and not event:
+            event, members = self._event_of(ticker)
+        if row is None and event:
+            if not members:
+                query = {"event_ticker": ticker, "mve_filter": "exclude", "limit": _MARKETS}
+                pages = self._listed((*_ARCHIVE, "markets"), "markets", "ticker", query)
+                members = [one for rows in pages for one in rows]
+            if ticker.count("-") > 1:
+                self._event_markets[ticker] = [wire.ticker_in(one) for one in members]
+                self._refuse_event(ticker)
+            row = dict(self._member(ticker, members, "ticker"))
+        if row is None:
+            raise venue.unknown_market(name or ticker)
+        self._rows[str(row.get("ticker"))] = row
+        return row
+
+    def _event_of(self, ticker: str) -> tuple[dict[str, Any], Rows]:
+        """An event and its live markets; nothing if there is none."""
+        try:
+            top: Any = self._main.get_json(("events", ticker), {"with_nested_markets": "true"})
+            event = venue.member(top, "event")
+        except (NotFoundError, ContractError):
+            return {}, []
+        members = [row for row in event.get("markets") or top.get("markets") or () if isinstance(row, dict)]
+        self._facts["event", ticker] = {key: value for key, value in event.items() if key != "markets"}
+        return event, members
+
+    def _refuse_series(self, ticker: str) -> None:
+        """NotFoundError if a ticker is that of a series."""
+        if self._fact("series", ticker):
+            text = f"{ticker!r} is a series, not a market."
+            hint = f"client.markets(series_slug={ticker!r}) lists its markets."
+            raise NotFoundError(text, status=404, hint=hint)
+
+    def similar(self, name: str) -> Iterator[list[str]]:
+        """The tickers of the event of which an unknown ticker seems to be a market."""
+        event = wire.ticker_of(name).rpartition("-")[0]
+        if event:
+            with suppress(MarketDataError):
+                yield [wire.ticker_in(row) for row in self._event_of(event)[1]]
 
     def _look_up(self, tickers: Sequence[str]) -> None:
         """Learn the rows of markets that are not known yet, many by one request."""
@@ -231,7 +292,8 @@ class Kalshi(Venue):
                 self._look_up(some)
                 yield from (self._with_facts(self._rows[t]) for t in some if t in self._rows)
             return
-        name, series = (given.get(f"{of}_slug") or given.get(f"{of}_id") for of in ("event", "series"))
+        groups = (given.get(f"{of}_slug") or given.get(f"{of}_id") for of in ("event", "series"))
+        name, series = (None if group is None else wire.ticker_of(group) for group in groups)
         is_open = given.get("include_closed") == "false"
         for event in self._events(name, series, given, size, is_open=is_open):
             of = self._fact("series", event.get("series_ticker"))
@@ -278,7 +340,7 @@ class Kalshi(Venue):
 
     def _prints(self, market: str, rng: Range) -> Iterator[Rows]:
         """Prints of a market; older ones are archived."""
-        ticker, seen, missing = wire.ticker_of(market), set[str](), list[NotFoundError]()
+        ticker, seen, missing = self._ticker(market), set[str](), list[NotFoundError]()
         asked = [("markets", "trades")]
         if rng.start < self._cutoff()[1] + _MOVES:
             asked.append((*_ARCHIVE, "trades"))

@@ -13,7 +13,15 @@ from typing import Any, get_args
 
 import numpy as np
 
-from marketdata.errors import ConfigError, ContractError, ExpiredError, NotFoundError, ServiceOddityWarning, warn
+from marketdata.errors import (
+    ConfigError,
+    ContractError,
+    ExpiredError,
+    MarketDataError,
+    NotFoundError,
+    ServiceOddityWarning,
+    warn,
+)
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Answer
 from marketdata.fetch.sources import venue
@@ -128,17 +136,41 @@ class Polymarket(Venue):
         return wire.History(ts, price)
 
     def record(self, market: str) -> dict[str, Any]:
-        """The record of a market by its slug, condition id or number, or by one of its tokens."""
-        found, name = None, wire.condition_of(market)
+        """The record of a market by its slug, condition id or number, or by one of its tokens.
+
+        The slug of an event is that of its market, if it has one; else an error lists its markets.
+        """
+        found: dict[str, Any] | None = None
+        name = wire.condition_of(market.strip().lower())
         if not name.startswith("0x") and not (name.isdigit() and len(name) > _LONGEST_NUMBER):
             path = ("markets", name) if name.isdigit() else ("markets", "slug", name)
             with suppress(NotFoundError):
                 found = wire.market(self._object(path, host="gamma"))
         if found is None and (name.startswith("0x") or name.isdigit()):
             found = next(self._named([name], are_tokens=True), None)
+        elif found is None:
+            found = self._of_event(name)
         if found is None:
             raise venue.unknown_market(market)
         return self._keep(self._settled([found])[0], market)
+
+    def _of_event(self, slug: str) -> dict[str, Any] | None:
+        """The record of the one market of an event; None if there is no such event."""
+        self._refuse_event(slug)
+        try:
+            event = self._object(("events", "slug", slug), host="gamma")
+        except NotFoundError:
+            return None
+        members = [row for row in event.get("markets") or () if isinstance(row, dict)]
+        return wire.market(self._member(slug, members, "slug"), event)
+
+    def similar(self, name: str) -> Iterator[list[str]]:
+        """The slugs that a search by the words of a name finds, then those by its longest word."""
+        words = re.findall(r"[^\W_]+", name)
+        for search in dict.fromkeys([" ".join(words), max(words, key=len, default="")]):
+            with suppress(MarketDataError):
+                found = self.records("markets", {"search": search}, max_rows=100)
+                yield [record["slug"] for record in found if record.get("slug")]
 
     def _rows_of(self, kind: str, given: dict[str, str], size: int) -> Iterator[dict[str, Any]]:
         """Open records, then closed ones unless ``include_closed`` is false."""

@@ -77,6 +77,7 @@ class Venue:
         self.base_url, self.pacer = self._main.base_url, self._main.pacer
         self.limits = PlanLimits(requests_per_minute=self.rates[main].rate)
         self._records: dict[str, dict[str, Any]] = {}  # by each of their names
+        self._event_markets: dict[str, list[str]] = {}  # names of the markets of events that were named as markets
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -93,7 +94,12 @@ class Venue:
             raise self.service.lacks(window.view)
         width, has_tokens = window.resolution.micros, VIEWS[window.view].has_tokens
         market, tokens = self._tokens(window.id)
-        tokens = [token for token in tokens if window.kind == "market" or token.token_id == window.id]
+        if window.kind == "token":
+            tokens = [token for token in tokens if str(token.token_id).casefold() == window.id.strip().casefold()]
+            if not tokens:
+                text = f"Token not found: {window.id}"
+                hint = f"client.tokens({market!r}) has the tokens of the market of that name."
+                raise NotFoundError(text, status=404, detail=text, hint=hint)
         labels = {str(token.token_label): token.token_id for token in tokens if has_tokens}
         (begin, end), span = self._active_range(window), self._buckets(width) * width
         for first in range(begin, max(end, begin + 1), span):
@@ -188,6 +194,21 @@ class Venue:
         """The record of a market."""
         raise NotImplementedError
 
+    def _refuse_event(self, name: str) -> None:
+        """NotFoundError for a name that was found to be that of an event before."""
+        if name in self._event_markets:
+            raise NotFoundError.from_event(name, self._event_markets[name])
+
+    def _member(self, name: str, members: Sequence[Mapping[str, Any]], named: str) -> Mapping[str, Any]:
+        """The answer about the one market of an event that was named in its place; else a NotFoundError lists all.
+
+        ``named`` is the field with their names.
+        """
+        if len(members) == 1:
+            return members[0]
+        self._event_markets[name] = [str(one.get(named) or one.get("id")) for one in members]
+        raise NotFoundError.from_event(name, self._event_markets[name])
+
     def records(
         self, kind: str, filters: Mapping[str, str | None], max_rows: int | None = None, page_size: int | None = None
     ) -> list[dict[str, Any]]:
@@ -204,6 +225,10 @@ class Venue:
     def _settled(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Records of markets with what they paid, where a listing does not say it."""
         return rows
+
+    def similar(self, name: str) -> Iterator[list[str]]:  # noqa: ARG002
+        """None, unless the venue can be asked for them."""
+        return iter(())
 
     def tags(self) -> list[str]:
         """No tags, unless the venue has them."""
