@@ -265,7 +265,7 @@ class Catalog:
         return self._by_other_name(stored).get(id_or_slug) if may_be_other else found
 
     def named(self, name: str, version: Version | None = None) -> str | None:
-        """The id of the market that a user names: as `find_id`, in any case, or by an event of which it is the only one.
+        """The id of the market that a user names: as `find_id`, in any case, or by an event that has no other one.
 
         A name of data is looked up by `find_id`, where spelling counts.
         """
@@ -325,7 +325,9 @@ class Catalog:
 
     def unknown(self, id_or_slug: str) -> NotArchivedError:
         """The error for an unknown market, with similar names."""
-        files, owners = self._current().files.values(), self.markets_of(id_or_slug)
+        market, _, side = id_or_slug.strip().rpartition(":")
+        tokens = dict.fromkeys([id_or_slug, f"{market.upper()}:{side.lower()}"])  # of Kalshi, in any case
+        files, owners = self._current().files.values(), [owner for one in tokens for owner in self.markets_of(one)]
         event = event_in(id_or_slug) or id_or_slug.strip()
         if members := [str((self.of_id(one) or {}).get("slug") or one) for one in self.members(event)]:
             return NotArchivedError(event_text(event, members), hint=EVENT_HINT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +75,22 @@ class Selection:
             markets.upsert(fetched)
             events.upsert(records.derive("events", fetched, markets.records(), events.records()))
             self._ids |= {name.casefold(): str(one["id"]) for one in fetched for name in names_of(one)}
+            asked = {name.strip().casefold() for name in absent}
+            if any(asked.isdisjoint(map(str.casefold, names_of(one))) for one in fetched):
+                self._ids |= self._otherwise_named(
+                    [name for name in absent if name.strip().casefold() not in self._ids]
+                )
         found = ((name, name.strip().casefold(), markets.find(name)) for name in self._value)
         ids = (self._ids.get(bare, name) if one is None else str(one["id"]) for name, bare, one in found)
         return list(dict.fromkeys(ids))
+
+    def _otherwise_named(self, names: list[str]) -> dict[str, str]:
+        """The ids of markets that the service finds by a name that their record has not, such as that of an event."""
+        out = {}
+        for name in names:
+            with suppress(NotFoundError):
+                out[name.strip().casefold()] = str(self._client.market(name)["id"])
+        return out
 
     def _listed(self, filters: dict[str, Any]) -> list[str]:
         """Ids of the markets that the service lists; their records are stored."""

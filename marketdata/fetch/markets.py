@@ -91,9 +91,11 @@ class Markets:
 
     def _members(self, name: str) -> list[str]:
         """The slugs of the markets of an event; none if it is none, or they cannot be listed."""
-        with suppress(MarketDataError):
-            listed = self._source.records("markets", {"event_slug": name}, max_rows=_MOST_MEMBERS)
-            return [str(record.get("slug") or record["id"]) for record in listed if record.get("event_slug") == name]
+        for slug in dict.fromkeys([name, name.lower(), name.upper()]):
+            with suppress(MarketDataError):
+                listed = self._source.records("markets", {"event_slug": slug}, max_rows=_MOST_MEMBERS)
+                if found := [str(one.get("slug") or one["id"]) for one in listed if one.get("event_slug") == slug]:
+                    return found
         return []
 
     def _near(self, name: str) -> list[str]:

@@ -64,6 +64,7 @@ class Kalshi(Venue):
         self._cutoffs: tuple[int, tuple[int, int]] | None = None  # when they were read, and what they are
         self._facts: dict[tuple[str, str], dict[str, Any]] = {}  # of events and series by their ticker
         self._rows: dict[str, dict[str, Any]] = {}  # of markets by their ticker, as they came
+        self._spelled: dict[str, str] = {}  # tickers as they were given
         self._archived: set[str] = set()  # markets that were found there, where they stay
         self._has_batch_of_books = True
 
@@ -182,6 +183,7 @@ class Kalshi(Venue):
     def _ticker(self, name: str) -> str:
         """The ticker of the market that is named; one that may be of an event is looked up."""
         ticker = wire.ticker_of(name)
+        self._spelled[ticker] = name
         if ticker.count("-") > 1 or ticker in self._rows:
             return ticker
         return str(self._row(ticker, name)["ticker"])
@@ -211,7 +213,7 @@ class Kalshi(Venue):
                 self._refuse_event(ticker)
             row = dict(self._member(ticker, members, "ticker"))
         if row is None:
-            raise venue.unknown_market(name or ticker)
+            raise venue.unknown_market(name or self._spelled.get(ticker, ticker))
         self._rows[str(row.get("ticker"))] = row
         return row
 
