@@ -120,7 +120,7 @@ def test_a_storage_that_does_not_answer_is_not_called_damaged() -> None:
 
 
 def test_an_unknown_slug_names_a_similar_one(simulated: md.Archive, client: md.Client) -> None:
-    """A slug with a slip is not found, and the error names the market that it resembles; case and spaces do not count."""
+    """A slug with a slip is not found, and the error names the market that it resembles; its case does not count."""
     slug = simulated.records("markets")[0]["slug"]
     with pytest.raises(md.errors.NotFoundError, match=f"Similar: '{slug}'"):
         client.books(slug[:-3] + slug[-2:], "2025-12-31", "2026-01-01")
