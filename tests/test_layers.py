@@ -14,6 +14,7 @@ From top to bottom; a module imports its own layer and lower ones::
     conformance                    which interpretation of the interface a service follows
     studies                        studies of signals
     plot
+    stream                         sockets: a recorder of books, and a mirror that plays an archive
     recordings                     files of others: containers, columns, formats, rebuild of books
     tidy                           functions on frames
     fetch                          requests, pacing, windows
@@ -53,6 +54,7 @@ LAYERS = (
     ("fetch",),
     ("tidy",),
     ("recordings",),
+    ("stream",),
     ("plot",),
     ("studies",),
     ("conformance",),

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, overload
 
-from marketdata.archive import ingest, listings, maintenance, writing
+from marketdata.archive import ingest, listings, maintenance, recording, writing
 from marketdata.archive.feed import Feed
 from marketdata.archive.pull import FetchedRange, Pull, Round, rounds, wanted_range
 from marketdata.archive.query import Missing, checked_views
 from marketdata.archive.reading import Reading
+from marketdata.archive.recording import Recording
 from marketdata.archive.scan import EngineName
 from marketdata.archive.selection import Selection
 from marketdata.archive.storage.files import located
@@ -408,6 +409,73 @@ class Archive(Generic[Frame]):
             step,
             stop or threading.Event(),
         )
+
+    @with_flags("all_markets")
+    def record(
+        self,
+        client: Feed,
+        markets: Markets | None = None,
+        *,
+        event_slug: str | None = None,
+        series_slug: str | None = None,
+        tags: str | Sequence[str] | None = None,
+        search: str | None = None,
+        all_markets: bool = False,
+        file: Address | None = None,
+        every: str | None = None,
+        keep: Sequence[str] = ("tick_size",),
+        commit_every: float = 15.0,
+        stop: threading.Event | None = None,
+    ) -> Iterator[Recording]:
+        """Record order books at full depth from the stream of a venue, until stopped; yields a report per commit.
+
+        Each bucket has the last book of each token in it. A bucket is stored if all of it was seen: where the
+        connection was lost or silent, where messages were missed or damaged, and where books differ from what the venue
+        states, the coverage has no range, and nothing is filled in. What turns out to be wrong later is removed again.
+
+        A report has ``at lag markets known messages gaps books disk error``: everything before ``at`` [UTC, the
+        venue's clock] is stored or known to be missing, ``lag`` [s] behind now; of ``markets``, the books of ``known``
+        are known; messages a second; gaps and books since the beginning; bytes of all stored books; an error that is
+        tried again. Leaving the loop, or setting ``stop``, stores what was seen.
+
+        Markets are listed again every ten minutes, so that new ones of an event or a series begin, and closed ones end;
+        without an open market it ends. ``client`` is of "polymarket", or of "kalshi" with a key in the environment. For
+        the choice of markets see `pull`, for the meaning of what is stored the guide on recording.
+
+        Parameters
+        ----------
+        every : str, optional
+            Width of a bucket: the base of the archive, or 1s for a new one; "1s" or coarser.
+        keep : list of str
+            Fields of snapshots to store: "last_trade_price", "tick_size".
+        commit_every : float
+            Time between commits [s]; a crash loses what was not committed.
+        stop : threading.Event, optional
+            Ends it once it is set.
+
+        Raises
+        ------
+        NotFoundError
+            The venue does not know a market, or none of them is open.
+        AuthenticationError
+            The venue refuses the key.
+        ArchiveFullError, ArchiveBusyError
+            There is no room, or others keep writing. What was committed stays.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> client = md.Client("polymarket")
+        >>> new = md.Archive(tempfile.mkdtemp())
+        >>> for report in new.record(client, event_slug="an-event"):  # doctest: +SKIP
+        ...     print(report)
+        """
+        ways = {"event_slug": event_slug, "series_slug": series_slug, "tags": tags, "search": search, "file": file}
+        selection = Selection(self._store, client, markets=markets, all_markets=all_markets or None, **ways)
+        channel = client.stream()
+        recording.width_of(self._store, every)
+        ends, seconds = stop or threading.Event(), number("commit_every", commit_every, least=0.1)
+        return recording.Run(self._store, client, channel, selection, ends, kept_fields(keep), seconds).reports()
 
     def books(
         self,

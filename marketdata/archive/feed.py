@@ -6,8 +6,10 @@ import datetime as dt
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from marketdata.errors import ConfigError
 from marketdata.points.columns import Data
 from marketdata.points.views import INTERFACE_VIEWS, View
+from marketdata.stream.channel import Channel
 from marketdata.times import Range
 from marketdata.typing import FrameKind
 
@@ -66,6 +68,10 @@ class Feed(Protocol):
         progress: Callable[[int], object] | None = None,
     ) -> Generator[tuple[int, Range, Data, bool], None, None]:
         """Points as they arrive: the index of the request, the range, its points, and whether all of them came."""
+
+    def stream(self) -> Channel:
+        """How its stream is subscribed; ConfigError without one."""
+        raise ConfigError("This client has no stream.")
 
     def live_columns(self, view: View, tokens: Sequence[str]) -> Iterator[Data]:  # noqa: ARG002 nothing
         """The points of tokens at this moment, in parts as they arrive."""

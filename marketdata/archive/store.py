@@ -23,6 +23,7 @@ from marketdata.archive.coverage.intervals import (
     subtract,
     union,
     within,
+    without,
 )
 from marketdata.archive.coverage.policy import MINUTE, SHORTEST_GAP, recorded_beside
 from marketdata.archive.records import SCHEMAS as RECORD_SCHEMAS
@@ -73,6 +74,7 @@ class Write(NamedTuple):
     - ``after``: gives the new records of a market; records without ``rows`` are counted
     - ``is_fetch``: all stored points of the ranges go, but for those that were added and are not replaced
     - ``whole``: all points of a token from its first new one to its last go
+    - ``is_withdrawal``: what is ``recorded`` in the ranges goes, and its coverage too
     """
 
     view: View
@@ -81,6 +83,7 @@ class Write(NamedTuple):
     after: After
     is_fetch: bool = False
     whole: bool = False
+    is_withdrawal: bool = False
 
 
 class Parted(NamedTuple):
@@ -226,13 +229,33 @@ class ArchiveStore:
         def after(market: str, before: Sequence[CoverageRecord], change: Change) -> list[CoverageRecord]:
             complete = [r for r in before if r.state in stays]
             out = [CoverageRecord(*r, state, None, now) for r in subtract([hulls[market]], [r.range for r in complete])]
-            for record in complete:
-                grown = _count(market, record, change.new) - _count(market, record, change.gone)
-                out += [record._replace(rows=(record.rows or 0) + grown)] if grown else []
-            return out
+            return [*out, *_grown(market, complete, change)]
 
         ranges = {market: [hull] for market, hull in hulls.items()}
         return self.write(Write(view, columns, ranges, after, whole=whole))
+
+    def observe(self, view: View, columns: Data, seen: Ranges) -> int:
+        """Add points of a live stream, and record the ranges in which it was seen, and nothing else.
+
+        Complete ranges stay so. Returns by how many points there are more.
+        """
+        columns, now = columns.sort(), time.time_ns() // 1000
+        if not inside(columns, seen).all():
+            raise ArchiveError(f"{view} points lie outside of the ranges that were seen.")
+
+        def after(market: str, before: Sequence[CoverageRecord], change: Change) -> list[CoverageRecord]:
+            complete = [r for r in before if r.state == CoverageState.FINAL]
+            return [
+                *(CoverageRecord(*r, CoverageState.RECORDED, None, now)
+                  for r in subtract(seen[market], [r.range for r in complete])),
+                *_grown(market, complete, change),
+            ]  # fmt: skip
+
+        return self.write(Write(view, columns, seen, after))
+
+    def withdraw(self, view: View, ranges: Ranges) -> int:
+        """Remove points that a live stream recorded, and their coverage. Returns by how many points there are more."""
+        return self.write(Write(view, empty(view), ranges, lambda *_: (), is_withdrawal=True))
 
     def refuse(self, view: View, ranges: Ranges, state: CoverageState, now: int) -> None:
         """Record ranges that a service refused, if nothing is stored there."""
@@ -264,6 +287,8 @@ class ArchiveStore:
         for file, rows in self._rows(write.view, version, write.ranges):
             stays = ~_replaced(rows, write.columns, self.base.micros, whole=write.whole)
             stays &= inside(rows, added) | (not write.is_fetch)
+            if write.is_withdrawal:
+                stays = ~inside(rows, _recorded(before, write.ranges))
             stay.append(rows.take(np.flatnonzero(stays)))
             gone.append(rows.take(np.flatnonzero(~stays)))
             if len(gone[-1]):
@@ -277,7 +302,11 @@ class ArchiveStore:
         self, write: Write, version: Version, before: Records, change: Change
     ) -> dict[str, list[CoverageRecord]]:
         """The coverage after a write of the markets whose records it changes."""
-        after = {m: overlay(write.after(m, before[m], change), before[m]) for m in write.ranges}
+        if write.is_withdrawal:
+            recorded = _recorded(before, write.ranges)
+            after = {m: without(before[m], recorded[m]) for m in write.ranges}
+        else:
+            after = {m: overlay(write.after(m, before[m], change), before[m]) for m in write.ranges}
         records = self._counted(write.view, version, write.ranges, before, after, change)
         return {market: counted for market, counted in records.items() if counted != before[market]}
 
@@ -407,6 +436,13 @@ def _count(market: str, record: CoverageRecord, *times: Times) -> int:
     return int(sum(np.diff(np.searchsorted(of[market], record.range))[0] for of in times if market in of))
 
 
+def _grown(market: str, records: Iterable[CoverageRecord], change: Change) -> Iterator[CoverageRecord]:
+    """Those of the records whose number of points a write changes, with the new one."""
+    for record in records:
+        if grown := _count(market, record, change.new) - _count(market, record, change.gone):
+            yield record._replace(rows=(record.rows or 0) + grown)
+
+
 def _slices(points: Data) -> Iterator[tuple[Any, slice]]:
     """Each token, and the place of its points."""
     return zip(points.tokens, itertools.starmap(slice, itertools.pairwise(points.bounds.tolist())), strict=True)
@@ -419,6 +455,12 @@ def inside(points: Data, ranges: Ranges) -> Bools:
         for start, end in ranges.get(token.market_id, ()):
             out[place] |= (points.ts[place] >= start) & (points.ts[place] < end)
     return out
+
+
+def _recorded(before: Records, ranges: Ranges) -> dict[str, list[Range]]:
+    """The parts of ranges that are recorded."""
+    every = {m: [r for one in union(ranges[m]) for r in within(before[m], one)] for m in ranges}
+    return {m: [r.range for r in records if r.state == CoverageState.RECORDED] for m, records in every.items()}
 
 
 def _replaced(rows: Series, columns: Data, width: int, *, whole: bool = False) -> Bools:

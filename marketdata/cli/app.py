@@ -37,7 +37,16 @@ def _options(
 
 for command in (
     *(demo.demo, service.serve, client.usage, client.series, client.events, client.markets, client.tokens),
-    *(client.fetch, client.plan, archive.pull, archive.coverage, archive.verify, archive.compact, service.mcp),
+    *(
+        client.fetch,
+        client.plan,
+        archive.pull,
+        archive.record,
+        archive.coverage,
+        archive.verify,
+        archive.compact,
+        service.mcp,
+    ),
 ):
     app.command()(command)
 app.command("import")(archive.import_)

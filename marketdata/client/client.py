@@ -46,6 +46,7 @@ from marketdata.points.columns import Data, Trades, joined
 from marketdata.points.records import names_of, with_winner
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
+from marketdata.stream.channel import Channel, channel_of
 from marketdata.tidy import records
 from marketdata.tidy.frames import frame_kind
 from marketdata.tidy.trades import to_frame as to_trades_frame
@@ -534,6 +535,18 @@ class Client(Generic[Frame]):
         Yields parts as they arrive. Times are as the source states them. A token that is not traded has no points.
         """
         return self._source.now(view, tokens)
+
+    def stream(self) -> Channel:
+        """The stream of the source, for `Archive.record`; ConfigError if it has none.
+
+        Returns what a recorder needs to know about it, such as its ``address``.
+
+        Examples
+        --------
+        >>> md.Client("polymarket").stream().address
+        'wss://ws-subscriptions-clob.polymarket.com/ws/market'
+        """
+        return channel_of(self._source.service.short, self._source.stream_address)
 
     def plan(
         self,

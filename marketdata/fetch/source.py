@@ -36,6 +36,10 @@ class Source(Protocol):
         """The limits of the key, as far as they are known."""
 
     @property
+    def stream_address(self) -> str | None:
+        """Where its stream is; None without one."""
+
+    @property
     def pacer(self) -> Pacer:
         """Spaces its requests."""
 

@@ -99,6 +99,12 @@ def overlay(newer: Iterable[CoverageRecord], onto: Iterable[CoverageRecord] = ()
     return records
 
 
+def without(records: Iterable[CoverageRecord], ranges: Iterable[tuple[int, int]]) -> list[CoverageRecord]:
+    """The records cut to what lies outside of some ranges."""
+    ranges = union(ranges)
+    return [_part(record, part) for record in records for part in gaps(ranges, record.range)]
+
+
 def _part(record: CoverageRecord, part: Range) -> CoverageRecord:
     """A part of a record. It has no points if the record has none; otherwise they are to be counted."""
     rows = record.rows if part == record.range or record.rows == 0 else None

@@ -94,7 +94,8 @@ def pull(
         }
         if wrong := [name for name, value in useless.items() if value]:
             raise ConfigError(f"--follow excludes {', '.join(wrong)}.")
-        _follow(Archive(archive).follow(parameters.client(base_url), chosen["MARKET"], every=every, **options))
+        rounds = Archive(archive).follow(parameters.client(base_url), chosen["MARKET"], every=every, **options)
+        _print(_lines(rounds))
         return
     if start is None and period is None:
         raise ConfigError(
@@ -117,23 +118,70 @@ def pull(
     output.show(shown, fmt, _EVERY_ROW, empty="nothing is missing; no request was made for points.")
 
 
-def _follow(rounds: Iterator[Round]) -> None:
-    """Print a line per round until a signal arrives."""
+def _lines(rounds: Iterator[Round]) -> Iterator[str]:
+    """A line per round."""
+    for done in rounds:
+        at = "-" if done.at is None else f"{done.at:%Y-%m-%dT%H:%M:%SZ}"
+        count = f"{done.markets:,} markets, {done.ranges:,} ranges, {done.points:,} points"
+        problem = f"; {messages.line(done.error)}" if done.error is not None else ""
+        yield f"{at} {count}{problem}"
+
+
+def _print(lines: Iterator[str]) -> None:
+    """Print lines until a signal arrives."""
 
     def end(*_: object) -> None:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, end)
     try:
-        for done in rounds:
-            at = "-" if done.at is None else f"{done.at:%Y-%m-%dT%H:%M:%SZ}"
-            count = f"{done.markets:,} markets, {done.ranges:,} ranges, {done.points:,} points"
-            problem = f"; {messages.line(done.error)}" if done.error is not None else ""
-            typer.echo(f"marketdata: {at} {count}{problem}", err=True)
+        for line in lines:
+            typer.echo(f"marketdata: {line}", err=True)
     except KeyboardInterrupt:
         typer.echo("marketdata: stopped; the same command goes on from here.", err=True)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def record(
+    archive: parameters.Folder,
+    markets: Annotated[list[str] | None, typer.Argument(metavar="[MARKET]...", help="Ids or slugs.")] = None,
+    event: Annotated[str | None, typer.Option(help="Slug of an event: all its markets.")] = None,
+    series: Annotated[str | None, typer.Option(help="Slug of a series: all its markets.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Tag: all its markets; may be given again.")] = None,
+    search: Annotated[str | None, typer.Option(help="Text: all markets that the venue finds by it.")] = None,
+    from_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Ids or slugs, one a line, # begins a comment; - reads stdin.")
+    ] = None,
+    every: Annotated[str | None, typer.Option(help="Width of a bucket of a new archive.", show_default="1s")] = None,
+    base_url: parameters.BaseUrl = None,
+    commit_every: Annotated[float, typer.Option(help="Seconds between commits, with a line each on stderr.")] = 15.0,
+) -> None:
+    """Record order books at full depth from the stream of a venue.
+
+    Ctrl-C or SIGTERM stores what was seen and ends it with exit code 0; the same command goes on. What was not seen is
+    missing in the coverage. Kalshi needs KALSHI_API_KEY_ID and KALSHI_PRIVATE_KEY_PATH.
+
+    \b
+    Examples:
+      marketdata record seconds SLUG --service polymarket
+      marketdata record minutes --event SLUG --service polymarket --every 1m
+    """
+    chosen: dict[str, Any] = {
+        "MARKET": markets or None, "--event": event, "--series": series, "--tag": tag, "--search": search,
+        "--from-file": from_file,
+    }  # fmt: skip
+    given = [option for option, value in chosen.items() if value is not None]
+    if len(given) != 1:
+        raise ConfigError(f"Give exactly one of {', '.join(chosen)}; given are {', '.join(given) or 'none'}.")
+    from marketdata.archive import Archive
+
+    ways: dict[str, Any] = {
+        "event_slug": event, "series_slug": series, "tags": tag, "search": search, "file": from_file
+    }  # fmt: skip
+    client = parameters.client(base_url)
+    reports = Archive(archive).record(client, chosen["MARKET"], every=every, commit_every=commit_every, **ways)
+    _print(str(report) for report in reports)
 
 
 def verify(

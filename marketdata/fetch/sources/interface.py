@@ -42,6 +42,7 @@ class Interface:
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
+        self.stream_address: str | None = None
         self.base_url, self.service, self.pacer = transport.base_url, transport.service, transport.pacer
         self.learn_limits, self.close = transport.learn_limits, transport.close
         self._limits: dict[tuple[View, str], int] = {}  # the smallest limit that a market needs

@@ -31,7 +31,10 @@ from marketdata.vendors import KalshiPrice, Service
 from marketdata.wire import kalshi as wire
 
 RATES = {"kalshi": Host("https://external-api.kalshi.com/trade-api/v2", 480)}
-HOSTS = {name: host.address for name, host in RATES.items()}
+HOSTS = {
+    **{name: host.address for name, host in RATES.items()},
+    venue.STREAM: "wss://external-api-ws.kalshi.com/trade-api/ws/v2",
+}
 OPTIONS = ("price",)
 SERVICE = Service(
     name="kalshi", base_url=HOSTS["kalshi"], key_variable=None, prefix="", views=("prices", "quotes", "metrics"),

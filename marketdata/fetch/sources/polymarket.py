@@ -40,7 +40,10 @@ RATES = {
     "data": Host("https://data-api.polymarket.com", 900),
     "clob": Host("https://clob.polymarket.com", 900),
 }
-HOSTS = {name: host.address for name, host in RATES.items()}
+HOSTS = {
+    **{name: host.address for name, host in RATES.items()},
+    venue.STREAM: "wss://ws-subscriptions-clob.polymarket.com/ws/market",
+}
 OPTIONS = ("route",)
 SERVICE = Service(
     name="polymarket", base_url=HOSTS["gamma"], key_variable=None, prefix="", views=("prices",), listing_page=100,

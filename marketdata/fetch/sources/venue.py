@@ -25,6 +25,8 @@ from marketdata.times import DAY, SECOND, Range, first_time, parse_iso
 from marketdata.vendors import Service
 from marketdata.wire.decode import load
 
+# The host that is no interface over HTTP; `marketdata.stream` connects to it.
+STREAM = "stream"
 D = TypeVar("D", Books, Series, Trades)
 Rows = list[dict[str, Any]]
 T = TypeVar("T")
@@ -69,7 +71,9 @@ class Venue:
                 pacer=pacer_for(f"{name} {address}"),
             )
             for name, address in hosts.items()
+            if name != STREAM
         }
+        self.stream_address = hosts.get(STREAM)
         for name, transport in self.to.items():
             if not transport.pacer.known:
                 transport.pacer.allow(self.rates[name].rate)

@@ -1,0 +1,145 @@
+"""`Archive.record` from a local socket, through faults, kills and full disks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from archive.steps import steps
+from reference.stream_stub import Book, Socket, Stream
+from stream.simulated import as_numbers, drawn_faults
+
+import marketdata as md
+from marketdata.archive.recording import Recording
+from marketdata.errors import ArchiveFullError, ConfigError, NotFoundError
+
+NOWHERE = "http://127.0.0.1:9"
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("marketdata.stream.connection.PING_EVERY", 0.2)
+    monkeypatch.setattr("marketdata.stream.connection.SILENCE", 0.6)
+    monkeypatch.setattr("marketdata.archive.recording._DECODE_EVERY", 0.05)
+
+
+def archive_of(folder: Path, stream: Stream) -> md.Archive[Any]:
+    archive = md.Archive(folder, frame="polars")
+    records = [
+        {"market_id": m, "slug": m, "token_ids": t, "token_labels": ["Yes", "No"]} for m, t in stream.markets.items()
+    ]
+    archive.add(markets=records)
+    return archive
+
+
+def client_of(socket: Socket) -> md.Client[Any]:
+    return md.Client("polymarket", hosts={"stream": socket.address, "clob": NOWHERE})
+
+
+def recorded(archive: md.Archive[Any], socket: Socket, **options: Any) -> list[Recording]:
+    """Record until the stream is over and nothing new comes."""
+    out: list[Recording] = []
+    for report in archive.record(client_of(socket), [*socket.stream.markets], commit_every=0.3, **options):
+        out.append(report)
+        if socket.is_over.is_set() and len(out) > 2 and out[-1].messages == 0:
+            break
+    return out
+
+
+def held(archive: md.Archive[Any]) -> dict[tuple[str, int], Book]:
+    """Stored books by token and second."""
+    out: dict[tuple[str, int], Book] = {}
+    frame = archive.books(resolution="1s", on_missing="partial")
+    for token, ts, side, price, size in frame.select("token_id", "ts", "side", "price", "size").iter_rows():
+        book = out.setdefault((token, int(ts.timestamp())), {"bids": {}, "asks": {}})
+        if price is not None:
+            book[f"{side}s"][price] = size
+    return out
+
+
+def check(archive: md.Archive[Any], socket: Socket) -> int:
+    """Compare what is stored with the venue; gives the number of books."""
+    stream, books = socket.stream, held(archive)
+    for key, book in books.items():
+        assert as_numbers(book) == as_numbers(stream.second(*key)), key
+    covered = {
+        (row["market_id"], second)
+        for row in archive.coverage().rows(named=True)
+        for second in range(int(row["start"].timestamp()), int(row["end"].timestamp()))
+    }
+    assert {(stream.market_of(token), second) for token, second in books} == covered
+    assert set(archive.coverage()["state"]) <= {"recorded"}
+    assert not [one for one in socket.missed if (stream.market_of(one[0]), one[1]) in covered]
+    assert archive.verify().is_empty()
+    return len(books)
+
+
+@pytest.mark.parametrize(("kind", "count", "down"), [(None, 0, 0), ("reset", 2, 9), ("stall", 1, 9), ("garbage", 2, 0)])
+def test_a_socket_is_recorded_through_its_faults(tmp_path: Path, kind: str | None, count: int, down: int) -> None:
+    """Books and coverage are those of the venue without what was missed."""
+    stream = Stream.drawn(1, seconds=40)
+    with Socket(stream, drawn_faults(stream, kind, count, 2), down=down) as socket:
+        reports = recorded(archive := archive_of(tmp_path, stream), socket)
+        assert check(archive, socket) > 4 * 10
+    assert reports[-1].books == len(held(archive))
+    assert reports[-1].gaps >= min(count, 1)
+    assert f"{reports[-1].books:,} books" in str(reports[-1])
+
+
+def test_leaving_the_loop_stores_what_was_seen(tmp_path: Path) -> None:
+    """The last commit is made when the loop is left, and when ``stop`` is set."""
+    stream, stop = Stream.drawn(2, seconds=40), threading.Event()
+    with Socket(stream, pace=0.001) as socket:
+        archive = archive_of(tmp_path, stream)
+        first = next(archive.record(client_of(socket), [*stream.markets], commit_every=0.3))
+        assert check(archive, socket) >= first.books
+        for report in archive.record(client_of(socket), [*stream.markets], commit_every=0.3, stop=stop):
+            if report.books:
+                stop.set()
+        assert check(archive, socket) > report.books > 0
+
+
+@pytest.mark.fault("AR7")
+def test_a_full_disk_ends_it_and_keeps_what_was_committed(tmp_path: Path) -> None:
+    """The error is typed, and a later recording goes on."""
+    stream = Stream.drawn(2, seconds=60)
+    with Socket(stream, pace=0.002) as socket:
+        archive = archive_of(tmp_path, stream)
+        reports = archive.record(client_of(socket), [*stream.markets], commit_every=0.2)
+        while not next(reports).books:
+            pass
+        before = check(archive, socket)
+
+        def full(step: int) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with steps(full), pytest.raises(ArchiveFullError):
+            for _ in reports:
+                pass
+        assert check(archive, socket) == before
+        recorded(archive, socket)
+        assert check(archive, socket) > before
+
+
+def test_arguments_that_cannot_be_recorded_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No stream, a finer or another width, no open market, and no key of Kalshi are errors that say so."""
+    archive = archive_of(tmp_path, Stream.drawn(0, seconds=1, markets=1))
+    polymarket = md.Client("polymarket", hosts={"stream": "ws://127.0.0.1:9"})
+    with pytest.raises(ConfigError, match="no stream; polymarket and kalshi"):
+        archive.record(md.Client("http://127.0.0.1:9", "k"), "0xm0")
+    with pytest.raises(ConfigError, match="not encrypted"):
+        archive.record(md.Client("polymarket", hosts={"stream": "ws://example.com"}), "0xm0")
+    for base, every, words in (("1m", "1s", "base='1m'"), ("250ms", None, "1s or coarser")):
+        with pytest.raises(ConfigError, match=words):
+            md.Archive(tmp_path / base, base=base).record(polymarket, "0xm0", every=every)
+    for name in ("KALSHI_API_KEY_ID", "KALSHI_PRIVATE_KEY_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigError, match="KALSHI_API_KEY_ID and KALSHI_PRIVATE_KEY_PATH is not set"):
+        archive.record(md.Client("kalshi"), "KXA")
+    archive.add(markets=[{"market_id": "0xm0", "slug": "x", "status": "closed", "token_ids": [], "token_labels": []}])
+    with pytest.raises(NotFoundError, match="None of these markets is open"):
+        next(archive.record(polymarket, "0xm0"))
