@@ -230,12 +230,13 @@ _Closing = Literal["none", "over", "all"]
 
 @dataclass
 class Rebuilder:
-    """Books at the end of each bucket from parts of a recording, in bounded memory.
+    """The last book that was known in each bucket, from parts of a recording, in bounded memory.
 
     A book is valid from its snapshot on while the recording goes on. A snapshot that ends an unknown time is known from
     its arrival on, by the venue's clock, however old its state is. A book ends at a hole above ``max_gap``
     [microseconds] between two messages of whatever token, and after ``max_age`` without a message of its own token.
-    After that, and where a message says so, the book is unknown until the next snapshot. With ``unchanged`` a bucket
+    After that, and where a message says so, the book is unknown until the next snapshot. The bucket in which a book
+    ends has it, and so has the one in which the recording ends. With ``unchanged`` a bucket
     without a message of the token has its valid book, without it none. Books still open at the end of a part are in
     ``open``, as rows of snapshots.
     """
@@ -369,7 +370,7 @@ class _Part:
         follows, in_break, going_back = (np.append(flags[borders], False) for flags in (same_token, broken, went_back))
         is_over = ~follows & (over if closing == "over" else closing == "all")
         ended = [going_back, in_break | is_over, follows & (rows.event[next_start] == GAP)]
-        end_of_book = np.select(ended, [self.last_ts, until, ts[next_start] - 1])
+        end_of_book = np.select(ended, [self.last_ts, until, np.maximum(self.last_ts, ts[next_start] - 1)])
         next_bucket = self.bucket[np.where(follows, next_start, self.last)]
         end = np.where(np.any(ended, axis=0), width.floor(end_of_book) + width.micros, next_bucket)
         has_book = self.has_book

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -36,6 +36,8 @@ _LINE = "a line of {}; write one JSON value a line"
 _MOST_COMMENTS = 100
 # A number or an ISO time: neither is the name of a first column.
 _VALUE = re.compile(r"-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\d{4}-\d\d-\d\d[T ].*|0x[0-9a-fA-F]{16,}")
+# A time of arrival before the JSON of a line.
+_STAMPED = re.compile(rb"\s*(?:(\d{10,19}(?:\.\d+)?)|(\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)?))[\t ,;|]+(?=[\[{])")
 _ENCODINGS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
 
@@ -154,6 +156,9 @@ class Container:
             raise ConfigError(f"{self.name!r} is UTF-16; JSON is UTF-8. Save it as UTF-8.")
         lines = self.lines()
         first = next(lines, b"")
+        if _STAMPED.match(first):
+            yield from map(_with_stamp, chain([first], lines))
+            return
         if json_value(first) is None:
             # The first line is damaged, or one value has many lines.
             whole = self._text() or self._refuse_empty()
@@ -300,6 +305,14 @@ def _with_points(name: str) -> pl.Expr:
         .otherwise(texts)
         .alias(name)
     )
+
+
+def _with_stamp(line: bytes) -> bytes:
+    """A line with a time before its JSON as an envelope around this JSON; a damaged line stays."""
+    if not (stamp := _STAMPED.match(line)):
+        return line
+    unix, iso = stamp.groups()
+    return b'{"received_at":%b,"raw":%b}' % (unix or b'"%b"' % iso, line[stamp.end() :].rstrip())
 
 
 def _with_text_cells(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ MESSAGE_TYPES = ("orderbook_snapshot", "orderbook_delta", "subscribed", "ok", "t
 _OTHER = {"yes": "no", "no": "yes"}
 _DIGITS = 6  # of a number of contracts
 Levels = dict[float, float]
+Moment = tuple[int, int]
 
 
 class Feed:
@@ -42,13 +43,15 @@ class Feed:
         return records
 
     def read(
-        self, kind: str, fields: Mapping[str, Any], envelope: Mapping[str, str], arrival: int | None, number: int
+        self, kind: str, fields: Mapping[str, Any], envelope: Mapping[str, str], at: Moment | None, number: int
     ) -> tuple[list[dict[str, Any]], list[Any], Counter[str]]:
-        """The rows of message ``number``, the books of its snapshots, and what is left out by reason."""
+        """The rows of message ``number``, the books of its snapshots, and what is left out by reason.
+
+        ``at`` has its time by the chosen clock, and that of its arrival.
+        """
         if kind not in ("orderbook_snapshot", "orderbook_delta"):
             return [], [], Counter([kind])
         ticker = str(fields["market_ticker"])
-        at = _time(fields) if _time(fields) is not None else arrival
         if ticker not in self._known:
             self._known.add(ticker)
             self._new.append(ticker)
@@ -74,7 +77,7 @@ class Feed:
         levels[price] = size = max(0.0, round(levels.get(price, 0.0) + step, _DIGITS))
         return rows + self._change(ticker, side, price, size, at, number), books, Counter()
 
-    def _after_hole(self, envelope: Mapping[str, str], at: int | None) -> list[dict[str, Any]]:
+    def _after_hole(self, envelope: Mapping[str, str], at: Moment | None) -> list[dict[str, Any]]:
         """Gaps of all books where a number of the sequence is missing."""
         text, stream = envelope.get("seq", ""), envelope.get("sid")
         if not text.isdigit():
@@ -86,13 +89,11 @@ class Feed:
             return []
         tickers, self._bids = list(self._bids), {}
         return [
-            {"event": GAP, "ts": at, "__seen": at, "__row": -1, **_ids(ticker, side)}
-            for ticker in tickers
-            for side in _OTHER
+            {"event": GAP, **_times(at), "__row": -1, **_ids(ticker, side)} for ticker in tickers for side in _OTHER
         ]
 
-    def _snapshot(self, ticker: str, at: int, number: int) -> list[dict[str, Any]]:
-        return [{"event": SNAPSHOT, "ts": at, "__seen": at, "__row": number, **_ids(ticker, side)} for side in _OTHER]
+    def _snapshot(self, ticker: str, at: Moment, number: int) -> list[dict[str, Any]]:
+        return [{"event": SNAPSHOT, **_times(at), "__row": number, **_ids(ticker, side)} for side in _OTHER]
 
     def _books(self, ticker: str) -> list[Any]:
         """The books of Yes and No."""
@@ -100,19 +101,24 @@ class Feed:
         return kalshi.sides_of(yes, no)
 
     @staticmethod
-    def _change(ticker: str, side: str, price: float, size: float, at: int, number: int) -> list[dict[str, Any]]:
-        level = {"event": CHANGE, "ts": at, "__seen": at, "__row": number, "size": size}
+    def _change(ticker: str, side: str, price: float, size: float, at: Moment, number: int) -> list[dict[str, Any]]:
+        level = {"event": CHANGE, **_times(at), "__row": number, "size": size}
         return [
             {**level, "side": "buy", "price": price, **_ids(ticker, side)},
             {**level, "side": "sell", "price": kalshi.opposite(price), **_ids(ticker, _OTHER[side])},
         ]
 
 
+def _times(at: Moment) -> dict[str, int]:
+    return {"ts": at[0], "__seen": at[1]}
+
+
 def _ids(ticker: str, side: str) -> dict[str, str]:
     return {"market_id": ticker, "token_id": f"{ticker}:{side}", "token_label": side.capitalize()}
 
 
-def _time(fields: Mapping[str, Any]) -> int | None:
+def time_of(fields: Mapping[str, Any]) -> int | None:
+    """The venue's time of a message."""
     for name in ("ts_ms", "ts", "time"):
         value = fields.get(name)
         if value is not None:

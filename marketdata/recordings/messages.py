@@ -26,21 +26,28 @@ from marketdata.recordings.files import ReadOptions
 from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, ROLES, decimals
 from marketdata.recordings.rows import converted
 from marketdata.recordings.table import Batch, Table, no_time
-from marketdata.recordings.tables import levels_of
+from marketdata.recordings.tables import levels_of, printed
 from marketdata.recordings.trades import add_prints
 from marketdata.recordings.units import moments
 from marketdata.times import parse_moment
 from marketdata.wire.records import first
 from marketdata.wire.trades import trades
 
-_RAW_MESSAGE = ("raw", "raw_text", "raw_json", "message", "msg", "data", "payload", "json", "event", "body")
+_RAW_MESSAGE = ("raw", "raw_text", "raw_json", "message", "msg", "data", "payload", "json", "event", "body", "content")
 _ARRIVAL = (*ROLES["received_at"].names, "ts")
 # Names of the venue's time in an envelope.
 _VENUE_TIME = ("timestamp", *(name for name in ROLES["ts"].names if name not in ("ts", "timestamp")))
 _MARKET, _TOKEN = ("market", "market_id", "condition_id"), ("asset_id", "token_id")
 _FIRST = 20
 _ARRIVALS = frozenset(_ARRIVAL)
-_RECONNECTS = {"connect", "connected", "disconnect", "disconnected", "reconnect", "reconnected", "gap"}
+_RECONNECTS = {
+    "connect", "connected", "disconnect", "disconnected", "reconnect", "reconnected", "reconnecting", "gap",
+    "connection_lost", "connection_closed", "ws_connected", "ws_disconnected",
+}  # fmt: skip
+# Kinds of messages, which a table of the market channel has in a column.
+KINDS = ("book", "book_snapshot", "price_change", "last_trade_price", "tick_size_change", "best_bid_ask", "new_market")
+# The cells of such a table that have lists, also as JSON or as Python prints them.
+_LISTS = ("bids", "asks", "buys", "sells", "price_changes", "changes")
 _DAMAGED = "damaged"
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 _SIDES = (("bids", "buys"), ("asks", "sells"))
@@ -113,7 +120,10 @@ class Message(NamedTuple):
             return "book" if text == "book_snapshot" else text
         if fields.keys() >= {"bids", "asks"} or fields.keys() >= {"buys", "sells"}:
             return "book"
-        return "price_change" if {"price_changes", "changes"} & fields.keys() else "unknown"
+        if {"price_changes", "changes"} & fields.keys():
+            return "price_change"
+        said = (_text(fields[name]) for name in ("event", "message_type") if name in fields)
+        return next((text.lower() for text in said if text), "unknown")
 
     def text(self, names: Iterable[str]) -> str | None:
         """The first of these fields that is not empty, else the first of the envelope."""
@@ -248,6 +258,7 @@ class MessageReader:
         # The tick and the last trade of each token, once they are known.
         self._state: dict[str, dict[str, float]] = {name: {} for name in _STATES}
         self._kalshi = kalshi_messages.Feed()
+        self._last_seen: str | None = None
         self._begin_part()
 
     def _begin_part(self) -> None:
@@ -293,8 +304,8 @@ class MessageReader:
             self._add_kalshi(message, kind)
         else:
             seen = self._times(message)[1]
-            if kind in _RECONNECTS:
-                self._add_gap(seen)
+            if kind.lower() in _RECONNECTS:
+                self._add_gap(seen or self._last_seen)
             elif seen is not None:
                 self._part.add(CHANGE, self._count, (seen, seen), ())
             self._note(kind, message)
@@ -305,9 +316,12 @@ class MessageReader:
         fields, clock = message.fields, self._options.clock
         venue = message.text(_VENUE_TIME)
         seen = message.said(_ARRIVAL) if message.envelope else None
+        if seen is None and message.envelope and not fields.keys().isdisjoint(_VENUE_TIME):
+            seen = message.said(_VENUE_TIME)  # a time outside of the message, beside its own, is that of the recorder
         if seen is None and not _ARRIVALS.isdisjoint(fields):
             seen = next((text for name in _ARRIVAL if name in fields and (text := _text(fields[name]))), None)
         seen = seen or venue
+        self._last_seen = seen or self._last_seen
         if clock == "timestamp":
             return venue or seen, seen
         if clock == "received":
@@ -355,23 +369,28 @@ class MessageReader:
         part.add(CHANGE, self._count, moment, tokens, kept)
 
     def _add_gap(self, seen: str | None) -> None:
-        """End the books of all tokens where the connection was lost."""
+        """End the books of all tokens where the connection was lost: without a time, at the message before."""
         at = str(parse_moment(str(seen)))
         for code in range(len(self._tokens)):
             self._part.add_book(_NO_LEVELS, 0, GAP, self._count, (at, at), [code])
 
     def _add_kalshi(self, message: Message, kind: str) -> None:
         """Add the rows of a message of Kalshi, which has a book or a signed change of both outcomes."""
-        arrival = message.said(_ARRIVAL)
-        rows, books, left_out = self._kalshi.read(
-            kind, message.values(), message.envelope, None if arrival is None else parse_moment(arrival), self._count
-        )
+        fields = message.values()
+        arrival = None if (said := message.said((*_ARRIVAL, *_VENUE_TIME))) is None else parse_moment(said)
+        own, clock = kalshi_messages.time_of(fields), self._options.clock
+        chosen = {"timestamp": (own, arrival), "received": (arrival, own)}.get(clock)
+        if chosen is None:
+            chosen = (None if fields.get(clock) is None else parse_moment(fields[clock]), None)
+        at = next((time for time in chosen if time is not None), None)
+        moment = None if at is None else (at, at if arrival is None else arrival)
+        rows, books, left_out = self._kalshi.read(kind, fields, message.envelope, moment, self._count)
         self._batch.left_out.update(left_out)
         self._batch.markets += self._kalshi.new_markets()
         waiting = iter(books)
         for row in rows:
-            at, event = str(row["ts"]), row["event"]
-            where = (event, self._count if event == GAP else row["__row"], (at, at),
+            event = row["event"]
+            where = (event, self._count if event == GAP else row["__row"], (str(row["ts"]), str(row["__seen"])),
                      [self._code(row["market_id"], row["token_id"], row["token_label"])])  # fmt: skip
             if event == CHANGE:
                 self._part.changed.append(_Change(row["price"], row["size"], row["side"]))
@@ -452,8 +471,28 @@ def _values(table: Table) -> Iterator[bytes]:
         return
     for frame in table.file.frames():
         texts = frame.with_columns(pl.col(pl.Binary).cast(pl.String, strict=False))
-        yield from map(as_json, texts.to_dicts())
+        yield from (as_json(_without_nulls(row)) for row in texts.iter_rows(named=True))
     yield from [b""] * table.file.torn
+
+
+def _without_nulls(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row as a message, which has only the fields of its kind, and its lists as lists."""
+    return {
+        name: printed(value) if name in _LISTS and isinstance(value, str) else value
+        for name, value in row.items()
+        if value is not None and value != ""
+    }
+
+
+def _has_rows_of_messages(table: Table) -> bool:
+    """Whether rows are messages: a column has their kinds, and others have the lists of books or changes."""
+    columns = table.file.columns
+    kinds = table.file.sample[table.columns["event_type"]] if "event_type" in table.columns else None
+    if kinds is None or not {*kinds.drop_nulls().cast(pl.String)} & {"book", "price_change"}:
+        return False
+    return bool({"price_changes", "changes"} & {*columns}) or (
+        {"bids", "asks"} <= table.columns.keys() and "received_at" not in table.columns
+    )
 
 
 def as_json(value: Any) -> bytes:
@@ -466,7 +505,7 @@ def as_json(value: Any) -> bytes:
 
 def first_messages(table: Table) -> list[Message]:
     """The first messages of a file that can be read."""
-    if table.file.form != "json" and "message" not in table.columns:
+    if table.file.form != "json" and "message" not in table.columns and not _has_rows_of_messages(table):
         return []
     found = (message for value in _values(table) for message in messages_in(value))
     return [message for message in itertools.islice(found, _FIRST) if message is not _NO_MESSAGE]

@@ -42,13 +42,13 @@ def rebuild(
     clock: Clock = "timestamp",
     frame: FrameKind = "pandas",
 ) -> Any:
-    """Tidy books from recorded changes: the book at the end of each bucket.
+    """Tidy books from recorded changes: the last book that was known in each bucket.
 
-    A snapshot starts the book of a token, a change sets the size of a level, and size 0 removes the level. Every bucket
-    has the book that is valid at its end, also where nothing changed. A book is valid while the recording goes on:
-    until a hole above ``max_gap``, a row that says "gap", or ``max_age`` without a row of the token. From there to the
-    next snapshot there is no book, and changes in between are not applied. Rows that are not in the order of time are
-    sorted.
+    A snapshot starts the book of a token, a change sets the size of a level, and size 0 removes the level. Buckets in
+    which nothing changed have the book too. A book is valid while the recording goes on: until a hole above
+    ``max_gap``, a row that says "gap", or ``max_age`` without a row of the token. The bucket in which that happens has
+    the book from before. From there to the next snapshot there is no book, and changes in between are not applied. Rows
+    that are not in the order of time are sorted.
 
     Returns a tidy frame of books, of the kind of the frame given (polars for a frame of an engine). RecordingWarning if
     rows had to be sorted, if books disagree with best prices that rows state, or if messages cannot be read.

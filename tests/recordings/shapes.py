@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -102,6 +103,23 @@ def event_file(path: Path, events: list[Event]) -> Path:
     ])  # fmt: skip
     columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)]
     pq.write_table(pa.table(columns, schema=schema), path, row_group_size=3)
+    return path
+
+
+def flat(path: Path, events: list[Event]) -> Path:
+    """A CSV of messages as pandas writes it: a row for a book and for each change, lists as Python prints them."""
+    rows: list[Event] = [
+        {name: value for name, value in event.items() if name != "price_changes"} | entry
+        for event in events
+        for entry in event.get("price_changes", [{}])
+    ]
+    pd.DataFrame(rows).to_csv(path, index=False)
+    return path
+
+
+def stamped(path: Path, events: list[Event]) -> Path:
+    """Lines with a time of arrival, a tab and the message."""
+    path.write_text("".join(f"{int(event['timestamp']) + 40}\t{json.dumps(event)}\n" for event in events))
     return path
 
 

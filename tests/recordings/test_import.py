@@ -9,6 +9,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,9 +24,11 @@ from recordings.shapes import (
     book,
     change,
     event_file,
+    flat,
     incremental,
     later,
     lines,
+    stamped,
     trade,
 )
 
@@ -41,6 +44,16 @@ FEEDS: dict[str, Any] = {
     "raw.jsonl": lambda path, events: lines(
         path, [{"recv_ts": int(e["timestamp"]) / 1000, "raw": json.dumps(e)} for e in events]
     ),
+    "content.jsonl": lambda path, events: lines(
+        path,
+        [
+            {"timestamp": int(e["timestamp"]) + 40, "message_type": "feed_message", "content": json.dumps(e)}
+            for e in events
+        ],
+    ),
+    "stamped.jsonl": stamped,
+    "messages.csv": lambda path, events: (pd.DataFrame(events).to_csv(path, index=False), path)[1],
+    "flat.csv": flat,
     "one.json": lambda path, events: (path.write_text(json.dumps(events, indent=1)), path)[1],
     "hour.parquet": event_file,
 }
@@ -76,6 +89,54 @@ def test_a_feed_is_rebuilt_from_each_shape(archive: Archive[Any], tmp_path: Path
     assert counts == [8, 7, len(TOPS), 0, 2, 0, 0]
     assert [row[c].minute for c in ("start", "end")] == [0, 3]
     assert archive.coverage().select("view", "market_id", "state").rows() == [("books", MARKET, "recorded")]
+
+
+def test_levels_of_the_channel_as_rows_are_changes_and_books(archive: Archive[Any], tmp_path: Path) -> None:
+    """``event_type`` says which levels are of a whole book; one with other events is no recording of books."""
+    rows = [
+        {"timestamp": e["timestamp"], "event_type": e["event_type"], "asset_id": level.get("asset_id") or e["asset_id"],
+         "side": level.get("side") or side, "price": level["price"], "size": level["size"]}
+        for e in EVENTS
+        for name, side in (("bids", "BUY"), ("asks", "SELL"), ("price_changes", ""))
+        for level in e.get(name, ())
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows)
+    frame.to_csv(tmp_path / "levels.csv", index=False)
+    assert only(archive.add_files(tmp_path / "levels.csv"))["format"] == "incremental"
+    assert tops(archive, YES) == TOPS[:4]
+    assert tops(archive, NO)[:3] == TOPS[4:7]
+    frame["event_type"] = "fill"
+    frame.to_csv(tmp_path / "fills.csv", index=False)
+    with pytest.raises(ConfigError, match="event_type"):
+        archive.add_files(tmp_path / "fills.csv")
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        {"event": "disconnected", "ts": START + 1500},
+        {"event": "disconnected"},
+        {"type": "DISCONNECTED", "received_at": START + 1500},
+        {"timestamp": START + 1500, "message_type": "disconnected", "content": "socket closed"},
+        {"received_at": START + 1500, "raw": {"event": "reconnecting"}},
+    ],
+)
+def test_a_lost_connection_is_a_gap(tmp_path: Path, lost: dict[str, Any]) -> None:
+    """The second in which it was lost has the book from before; then there is none until the next snapshot."""
+    first = book(0, YES, [(".4", "10")], [(".6", "10")])
+    messages = [
+        first,
+        change(1.2, YES, "BUY", ".45", "1"),
+        lost,
+        change(3, YES, "BUY", ".5", "1"),
+        {**first, "timestamp": str(START + 4000)},
+    ]
+    seconds = Archive(tmp_path / "seconds", frame="polars", base="1s")
+    row = only(seconds.add_files(lines(tmp_path / "lost.jsonl", messages)))
+    assert row["gaps"] == 1
+    best = md.bbo(seconds.books(MARKET, resolution="1s", on_missing="partial"))
+    found = best.select((pl.col("ts").dt.epoch("ms") - START) // 1000, "best_bid").rows()
+    assert found == [(0, 0.4), (1, 0.45), (4, 0.4)]
 
 
 def test_a_token_without_a_known_market_is_its_own(archive: Archive[Any], tmp_path: Path) -> None:

@@ -120,6 +120,23 @@ def test_a_quiet_book_is_known_from_its_arrival_until_the_recording_ends(
     assert books["ts"].dt.epoch("ms").unique().sort().to_list() == [start + 1000 * k for k in range(19)]
 
 
+@pytest.mark.parametrize(("clock", "late"), [("timestamp", 0), ("received", 2)])
+def test_kalshi_has_two_clocks_too(clock: Any, late: int) -> None:
+    """Changes have the venue's time, or with ``clock="received"`` that of their arrival."""
+    said = {"market_ticker": "KXRAIN-26", "market_id": "1"}
+    level = {**said, "price": 41, "delta": 3, "side": "yes"}
+    messages = [{"type": "orderbook_snapshot", "sid": 1, "seq": 1, "msg": {**said, "yes": [[40, 10]], "no": [[50, 5]]}}]
+    messages += [
+        {"type": "orderbook_delta", "sid": 1, "seq": n, "msg": {**level, "ts": f"2026-01-01T00:00:0{n}Z"}}
+        for n in (2, 6)
+    ]
+    messages[-1]["seq"] = 3
+    envelopes = [{"received_at": START + 1000 * at, "raw": m} for at, m in zip((0, 4, 8), messages, strict=True)]
+    best = md.bbo(md.rebuild(envelopes, clock=clock, frame="polars")).filter(pl.col("token_id") == "KXRAIN-26:yes")
+    changed = best.filter(pl.col("best_bid") == 0.41)["ts"].dt.epoch("ms")
+    assert [changed.min(), changed.max()] == [START + 1000 * (2 + late), START + 1000 * (6 + late)]
+
+
 @pytest.mark.parametrize("kind", ["polars", "lazy", "arrow", "pandas", "nested", "texts"])
 def test_books_come_back_from_their_changes(kind: str) -> None:
     """rebuild(diff(books)) is the books, for each library; the kind of frame stays."""

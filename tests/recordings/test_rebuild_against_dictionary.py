@@ -116,10 +116,8 @@ def in_plain_python(all_rows: list[Row], width: int, max_gap: int, max_age: int,
                 if ts - next_ts > most_back and next_event != SNAPSHOT:
                     last = at // width
                 elif not is_broken(seen, next_seen, holes, max_age):
-                    is_gap = next_event == GAP
-                    last = (
-                        max(at, min(next_ts, venue_time(next_seen, delays))) - 1 if is_gap else max(at, next_ts) - width
-                    ) // width
+                    gap = min(next_ts, venue_time(next_seen, delays))
+                    last = max(at, gap - 1) // width if next_event == GAP else max(at, next_ts) // width - 1
             bids = sorted(((p, s) for (d, p), s in levels.items() if d == BIDS and s > 0), reverse=True)
             asks = sorted((p, s) for (d, p), s in levels.items() if d == ASKS and s > 0)
             for bucket in range(at // width, last + 1):

@@ -1,12 +1,12 @@
-"""Messages of a venue's market channel, one or a list of them in each line or in a column of a table."""
+"""Messages of a venue's market channel, one or a list of them in each line, in a column, or in rows of a table."""
 
 from __future__ import annotations
 
 from marketdata.recordings.format import Format
-from marketdata.recordings.messages import Message, first_messages, read_messages, read_trades
+from marketdata.recordings.messages import KINDS, Message, first_messages, read_messages, read_trades
 from marketdata.recordings.table import Table
 
-_KINDS = {"book", "book_snapshot", "price_change", "last_trade_price", "tick_size_change", "best_bid_ask", "new_market"}
+_KINDS = {*KINDS}
 _OF_KALSHI = {"orderbook_snapshot", "orderbook_delta", "subscribed", "trade", "ticker"}
 
 
@@ -27,7 +27,7 @@ def _is_of_channel(message: Message) -> bool:
 
 FORMAT = Format(
     name="market-channel",
-    description="messages `book` and `price_change`, and those of Kalshi, bare, in lists, envelopes or a column",
+    description="messages `book` and `price_change`, and those of Kalshi, bare, in lists, envelopes, a column or rows",
     needs=("event_type/message",),
     read=read_messages,
     trades=read_trades,
