@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,22 +27,24 @@ _SIZES = {"size", "best_bid_size", "best_ask_size"}
 _ADD_MARKET = "Add the market first: archive.add(markets=frame), with token_ids and token_labels."
 
 
-def _market(row: Record) -> Record:
-    try:
-        return records.read("markets", market_records.market(row))
-    except ContractError:
-        return records.read("markets", row)  # whose error says what the row lacks
-
-
-_READERS: dict[RecordKind, Any] = {
-    "markets": _market, "events": partial(records.read, "events"), "series": partial(records.read, "series"),
-}  # fmt: skip
+def _records(kind: RecordKind, rows: list[Record]) -> list[Record]:
+    """Rows as records; ConfigError for one that cannot be read."""
+    if kind != "markets":
+        return [records.read(kind, row) for row in rows]
+    out = []
+    for row in market_records.by_market(rows):
+        try:
+            out.append(records.read(kind, market_records.market(row)))
+        except ContractError as problem:
+            records.read(kind, row)  # whose error says what the row lacks
+            raise ConfigError(f"a row of the markets frame cannot be read: {problem.problem}") from None
+    return out
 
 
 def add_records(store: ArchiveStore, markets: Any = None, events: Any = None, series: Any = None) -> None:
     """Store records; events and series that are not given are derived from the markets."""
     given: dict[RecordKind, Any] = {"markets": markets, "events": events, "series": series}
-    new = {kind: [*map(_READERS[kind], rows_of(rows))] for kind, rows in given.items() if rows is not None}
+    new = {kind: _records(kind, rows_of(rows)) for kind, rows in given.items() if rows is not None}
     if new and store.given_base is not None:
         store.fix_base()
     catalog = store.catalog

@@ -43,7 +43,7 @@ from marketdata.fetch.threads import run_all
 from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.arguments import choice, flag, whole
 from marketdata.points.columns import Data, Trades, joined
-from marketdata.points.records import names_of, with_winner
+from marketdata.points.records import names_of
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.stream.channel import Channel, channel_of
@@ -62,6 +62,7 @@ from marketdata.vendors import (
     refuse_unknown,
 )
 from marketdata.wire.models import LARGEST_LIMIT
+from marketdata.wire.records import completed
 
 if TYPE_CHECKING:
     from marketdata.typing import PandasFrame, PolarsFrame
@@ -721,7 +722,7 @@ class Client(Generic[Frame]):
         """
         (id_or_slug,) = self._names([id_or_slug], "id_or_slug")
         try:
-            return Record(with_winner(self._source.record(id_or_slug)))
+            return Record(completed(self._source.record(id_or_slug)))
         except NotFoundError as error:
             self._history.markets.name_near_ones(error, [id_or_slug])
             raise
@@ -732,13 +733,13 @@ class Client(Generic[Frame]):
 
         def fetch(name: str) -> None:
             with suppress(NotFoundError):
-                records_by_name[name] = Record(with_winner(self._source.record(name)))
+                records_by_name[name] = Record(completed(self._source.record(name)))
                 self._history.markets.remember(records_by_name[name])
 
         wanted = [name for one in names for name in self._known_names(one)]
         if self._source.service.names_filter is not None and len(wanted) > 1:
             found = self._source.records("markets", {self._source.service.names_filter: ",".join(wanted)})
-            records_by_name = {name: Record(with_winner(row)) for row in found for name in names_of(row)}
+            records_by_name = {name: Record(completed(row)) for row in found for name in names_of(row)}
             for row in found:
                 self._history.markets.remember(row)
         run_all(self._source, [partial(fetch, name) for name in wanted if name not in records_by_name])
@@ -957,7 +958,7 @@ class Client(Generic[Frame]):
         query = {**check_filters(service, filters), **check_params(service, params or {}, filters)}
         rows = self._records(kind, query, max_rows, size)
         if kind == "markets":
-            rows = [with_winner(row) for row in rows]
+            rows = [completed(row) for row in rows]
             for row in rows:
                 self._history.markets.remember(row)
         return self._to_frame(kind, rows)

@@ -126,7 +126,7 @@ def with_winner(market: Mapping[str, Any]) -> dict[str, Any]:
     tokens = [token for token in record.get("tokens") or () if isinstance(token, Mapping)] or [
         {"id": token, "label": label} for token, label in zip(ids, labels, strict=False)
     ]
-    named = {record.get(name) for name in _WINNER_FIELDS if isinstance(record.get(name), str)}
+    named = {record.get(name) for name in WINNER_FIELDS if isinstance(record.get(name), str)}
     if record.get("resolved_token_id") is not None:
         named = {record["resolved_token_id"]}
     named = {str(name).casefold() for name in named}
@@ -143,7 +143,10 @@ def _is_winner(token: Mapping[str, Any]) -> bool:
     return FLAG_TEXTS.get(str(token.get("winner")).strip().lower()) is True
 
 
-_WINNER_FIELDS = ("resolved_token_label", "winner", "winning_outcome", "winning_asset_id")
+WINNER_FIELDS = (
+    "resolved_token_label", "winner", "winning_outcome", "winning_asset_id", "winning_token_id", "winning_token",
+    "winner_token_id", "resolved_outcome",
+)  # fmt: skip
 _POST_RESOLUTION_COLUMNS = {field.name for _, field in _ALL if field.leaks} | {
     "ends_at", "time_to_resolution", "exit", "move", "net", "net_low",
 }  # fmt: skip

@@ -59,9 +59,14 @@ def reader(kind: RecordKind) -> Reader:
         batch.left_out["damaged"] += no_rows
         found: dict[FileKind, list[Row]] = {kind: []}
         reasons: list[str] = []
-        for number, row in enumerate(rows, 1):
+        named = [_with_names(table, row) for row in rows]
+        markets = market_records.by_market(named) if kind == "markets" else named
+        if len(markets) < len(named):
+            batch.rows -= len(named) - len(markets)
+            batch.notes.append(f"{len(named):,} rows of tokens are {len(markets):,} markets")
+        for number, row in enumerate(markets, 1):
             try:
-                for of, record in _records(kind, _with_names(table, row)):
+                for of, record in _records(kind, row):
                     found.setdefault(of, []).append(record)
             except (ContractError, ConfigError, ValueError, TypeError, KeyError, AttributeError) as problem:
                 batch.left_out["without an id, or that cannot be read"] += 1

@@ -17,6 +17,7 @@ from marketdata.points.records import FLAG_TEXTS
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings.changes import ASKS, BIDS
 from marketdata.recordings.units import PRICE_ENDS, TimeUnit
+from marketdata.wire.records import MARKET_IDS
 
 BID_TEXTS, ASK_TEXTS = ("buy", "bid", "bids", "b"), ("sell", "ask", "asks", "a", "s", "offer")
 _BOOK_EVENTS = ("snapshot", "delta", "update", "change", "add", "modify", "delete", "remove", "cancel")
@@ -193,9 +194,7 @@ ROLES: dict[str, Role] = {
         context=True,
     ),
     "market_id": Role(
-        # Beside a ticker of Kalshi, its market_id is a number that nothing else has.
-        ("market_ticker", "market_id", "condition_id", "market", "ticker", "market_slug", "slug"),
-        is_id, "ids, no times, fractions or rounded numbers", context=True,
+        MARKET_IDS, is_id, "ids, no times, fractions or rounded numbers", context=True,
     ),
     "token_id": Role(
         ("token_id", "asset_id", "clob_token_id", "token", "asset", "instrument_id", "symbol", "ticker",

@@ -14,12 +14,14 @@ from marketdata.adapters.dispatch import F, in_memory, names_of, read, selected
 from marketdata.adapters.frame import Column, Native, Texts
 from marketdata.adapters.normalization import check_unicode, is_missing
 from marketdata.adapters.polars import typed
+from marketdata.decimals import to_number
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import records as fields
 from marketdata.points.arguments import flag, texts
 from marketdata.points.order import NO_TIME
 from marketdata.tidy.frames import FrameKind, frame_kind
 from marketdata.times import parse_iso
+from marketdata.wire.records import as_list
 
 FrameOf = fields.RecordKind | Literal["tokens"]
 
@@ -93,17 +95,25 @@ def columns_of(frame: Native, names: Iterable[str], allowed: str = "a frame of m
     columns = {c: source.raw(c) for c in names if c in source.names}
     lists = {c: raw if isinstance(raw, list) else raw.to_list() for c, raw in columns.items()}
     for name in (*fields.TEXT_LISTS, *fields.NUMBER_LISTS):
-        if any(isinstance(v, str) for v in lists.get(name, ())):
-            raise NotTidyError(
-                f"{name} contains texts, not lists, as columns read from a CSV file do; make lists of them, as by "
-                "json.loads or ast.literal_eval."
-            )
+        if any(isinstance(v, str) for v in lists.get(name, ())):  # as columns of a CSV file are
+            lists[name] = [_list_of(name, value) for value in lists[name]]
     for name, values in lists.items():
         check_unicode(name, values)
         lists[name] = [None if is_missing(value) else value for value in values]
         if name.endswith("_id"):
             lists[name] = [str(value) if isinstance(value, int) else value for value in lists[name]]
     return lists
+
+
+def _list_of(name: str, value: Any) -> list[Any] | None:
+    """The list that a text has; NotTidyError for another text in a column of numbers."""
+    found = as_list(value) if isinstance(value, str) else value
+    if found is None or name not in fields.NUMBER_LISTS:
+        return found
+    try:
+        return [to_number(one) for one in found]
+    except ValueError as problem:
+        raise NotTidyError(f"{name} contains {value!r}, not a list of numbers: {problem}.") from None
 
 
 @overload

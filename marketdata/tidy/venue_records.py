@@ -7,24 +7,26 @@ from typing import Any
 from marketdata.adapters.dispatch import in_memory
 from marketdata.adapters.frame import Frame, Native
 from marketdata.adapters.normalization import is_missing
+from marketdata.points.records import WINNER_FIELDS
 from marketdata.wire import records
 
 _RESULT = ("resolved_token_id", "resolved_token_label", "payoffs")
 _TIMES = ("ends_at", "end_date", "closed_at", "resolved_at")
 # Columns that a frame of records has in none of our forms.
 _OTHERS = {
-    "conditionId", "condition_id", "ticker", "tokens", "outcomePrices", "outcome_prices", "payouts", "winner",
-    "winning_outcome", "winning_asset_id",
+    "conditionId", "condition_id", "ticker", "market_ticker", "tokens", "outcomePrices", "outcome_prices", "payouts",
+    *WINNER_FIELDS[1:],
 }  # fmt: skip
 
 
 def venue_columns(given: Native, data: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """The columns of records, as the one reader of records reads them."""
     table = in_memory(given)
-    is_record = "market_id" not in data or "token_ids" in data or "tokens" in table.names
-    if _OTHERS.isdisjoint(table.names) or not is_record or "token_id" in data:
+    is_record = "market_id" not in data or "token_ids" in data or "tokens" in table.names or "winner" in table.names
+    is_of_outcomes = "token_id" in data and ("payoff" in data or "winner" not in table.names)
+    if _OTHERS.isdisjoint(table.names) or not is_record or is_of_outcomes:
         return data
-    read = [records.market(row) for row in _rows(table)]
+    read = [records.market(row) for row in records.by_market(_rows(table))]
     tokens = [
         row.get("tokens")
         or [

@@ -201,7 +201,7 @@ def market(
     paid = _payoffs(got)
     tokens = [{"id": token.token_id, "label": token.token_label} for token in tokens_of(got.ticker)]
     won = tokens[paid.index(1.0)] if paid and 1.0 in paid else {}
-    state = "resolved" if paid else "closed" if got.status in _OVER else got.status
+    state = "resolved" if paid else "closed" if got.status in _OVER else got.status or "active"
     names = {"resolved_token_id": won.get("id"), "resolved_token_label": won.get("label"), "payoffs": paid}
     closed_at = out.get("end_date") if got.status in _OVER else None
     if closed_at is not None and not _is_fixed(row):
@@ -358,7 +358,7 @@ def _bare(value: Any) -> Any:
 
 def _payoffs(got: _Market) -> list[float] | None:
     """The payoffs of Yes and No [USD], None until they are final."""
-    if got.status not in _FINAL:
+    if got.status not in (*_FINAL, "resolved", None):  # a table of results has no status
         return None
     if got.result in _OUTCOMES:
         return [float(got.result == side) for side in _OUTCOMES]

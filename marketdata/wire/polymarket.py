@@ -31,6 +31,8 @@ _TRADE_NAMES = {
     "asset": "token_id", "asset_id": "token_id", "conditionId": "condition_id", "market": "condition_id",
     "outcomeIndex": "outcome_index", "transactionHash": "transaction_hash", "proxyWallet": "proxy_wallet",
 }  # fmt: skip
+# Flags of an event that hold for each of its markets: whether these exclude each other, and whether others may follow.
+_OF_EVENTS = ("negRisk", "negRiskAugmented", "neg_risk", "neg_risk_augmented", "open_list")
 _NUMBERS = ("volume", "liquidity")  # texts of numbers, which sort as texts
 _MILLIONTHS = 1_000_000
 _NO_LABEL = 999  # the outcome_index of a trade whose outcome is not known
@@ -182,11 +184,19 @@ def market(row: Mapping[str, Any], event: Mapping[str, Any] | None = None) -> di
         out["end_date"] = None  # no deadline, but the close under another name
     state = "closed" if got.closed else "active" if got.active is not False else "inactive"
     out |= {"id": name, "gamma_id": number, "status": state, "tokens": tokens, **_parents(got, event)}
+    for around in _around(row, event):
+        out |= {flag: around[flag] for flag in _OF_EVENTS if out.get(flag) is None and flag in around}
     if got.condition_id and got.condition_id != name:
         out["gamma_condition_id"] = got.condition_id
     for read in ("condition_id", "token_ids", "outcomes", "outcome_prices", "events"):
         out.pop(read, None)
     return with_payoffs(out, _payoffs(got, name))
+
+
+def _around(row: Mapping[str, Any], event: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    """The event of a market: the one that contains it, or the first that it names."""
+    events = [event] if event is not None else row.get("events")
+    return [one for one in events[:1] if isinstance(one, Mapping)] if isinstance(events, list) else []
 
 
 def with_payoffs(record: dict[str, Any], payoffs: Sequence[float] | None) -> dict[str, Any]:
@@ -339,7 +349,7 @@ def _payoffs(got: _Market, name: str) -> list[float] | None:
     """The payoff of each token of a market, None until it is final: prices alone prove nothing."""
     if got.tokens is not None:
         won = [float(token.winner is True) for token in got.tokens]
-        return won if got.closed and sum(won) == 1 else None
+        return won if got.closed is not False and sum(won) == 1 else None
     try:
         paid = [to_number(price) for price in _listed(got.outcome_prices, name)]
     except (TypeError, ValueError):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from marketdata.decimals import to_number
 from marketdata.errors import ContractError
-from marketdata.points.records import truth, with_winner
+from marketdata.points.records import FLAG_TEXTS, truth, with_winner
 from marketdata.wire import kalshi, polymarket
 
 Row = dict[str, Any]
@@ -24,8 +25,25 @@ _TOKEN_OF_OUTCOME = re.compile(r"(?:outcome|token)_?(\d+)(?:_(?:token_)?id)?")
 _LABEL_OF_OUTCOME = "outcome_{0}_label outcome_{0} answer{0} answer_{0} label_{0}"
 _LISTS = ("token_ids", "clob_token_ids", "clobTokenIds", "position_ids", "positionIds", "token_ids_json",
           "clob_token_ids_json", "asset_ids", "assets_ids")  # fmt: skip
-_IDS = ("market_id", "condition_id", "market")
+# The names of the id of a market. Beside a ticker of Kalshi, its market_id is a number that nothing else has.
+MARKET_IDS = ("market_ticker", "market_id", "condition_id", "market", "ticker", "market_slug", "slug")
 _LABELS = ("token_labels", "outcomes", "outcomes_json")
+# The names of what differs from token to token, where a row is a token of a market.
+_TOKEN_FIELDS = {
+    "token_id": ("token_id", "asset_id", "clob_token_id"),
+    "outcome": ("outcome", "token_label", "outcome_label", "outcome_name", "label"),
+    "winner": ("winner", "is_winner", "won"),
+}
+# What sources call a state; others stay as they are. The last state that a record says counts.
+_STATES = {
+    **dict.fromkeys(("inactive", "unopened", "initialized", "upcoming"), "inactive"),
+    **dict.fromkeys(("active", "open", "live", "trading"), "active"),
+    **dict.fromkeys(("closed", "ended", "halted"), "closed"),
+    **dict.fromkeys(("resolved", "settled", "finalized"), "resolved"),
+}
+_IN_ORDER = ("inactive", "active", "closed", "resolved")
+_FLAGS = ("resolved", "is_resolved")
+_RESULT = ("resolved_token_id", "resolved_token_label", "payoffs")
 _QUESTIONS = ("question", "title", "market_question")
 
 
@@ -38,22 +56,97 @@ def is_ours(row: Mapping[str, Any]) -> bool:
 
 
 def market(row: Mapping[str, Any]) -> Row:
-    """A market record in any form, as venues, services and files have it, under the names that an archive takes."""
-    return with_winner(row if is_ours(row) else _read(dict(row)))
+    """A market record in any form, as venues, services and files have it, under the names that an archive takes.
+
+    What the row says itself about its state and its winner stays, whichever venue its names tell.
+    """
+    return completed({**row} if is_ours(row) else _with_result(_read(dict(row)), row))
+
+
+def completed(record: Mapping[str, Any]) -> Row:
+    """A record under our names with the winner and the state that it tells in any way; the state is never null."""
+    out = with_winner(record)
+    if out.get("status") in (None, "") and isinstance(out.get("state"), str) and out["state"]:
+        out["status"] = _STATES.get(out["state"].strip().casefold(), out["state"])
+    if out.get("status") in (None, ""):
+        is_over = any(out.get(name) is not None for name in _RESULT) or any(_is_true(out, name) for name in _FLAGS)
+        is_closed = _is_true(out, "closed") or out.get("closed_at") is not None
+        out["status"] = "resolved" if is_over else "closed" if is_closed else "active"
+    return out
+
+
+def by_market(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """The rows, one a market: where rows are tokens with a market of their own, these become its ``tokens``."""
+    if not rows:
+        return []
+    names = {ours: first(rows[0], given) for ours, given in _TOKEN_FIELDS.items()}
+    of = first(rows[0], ("conditionId", *MARKET_IDS, "id"))
+    has_lists = not rows[0].keys().isdisjoint({"tokens", *_LISTS, "bids", "asks"})
+    if names["token_id"] is None or of is None or has_lists or first(rows[0], ("payoff", "ts")):
+        return [dict(row) for row in rows]
+    markets: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        markets.setdefault(str(row.get(of)), []).append(row)
+    out = []
+    for tokens in markets.values():
+        shared = {name: value for name, value in tokens[0].items() if name not in names.values()}
+        facts = {name: value for name, value in shared.items() if all(row.get(name) == value for row in tokens)}
+        listed = [{ours: row.get(name) for ours, name in names.items() if name is not None} for row in tokens]
+        for token in listed:
+            token["token_id"] = str(token["token_id"])
+            if "winner" in token:
+                token["winner"] = truth("winner", token["winner"])
+        out.append({**facts, "tokens": listed})
+    return out
+
+
+def _with_result(record: Row, row: Mapping[str, Any]) -> Row:
+    """The record that a venue's names told, with the result and the state that the row names itself."""
+    own = {name: row[name] for name in _RESULT if row.get(name) not in (None, "")}
+    if isinstance(own.get("payoffs"), str):
+        own["payoffs"] = [to_number(one) for one in as_list(own["payoffs"]) or ()]
+    if record.get("payoffs") is None:
+        record = {**record, **own}
+    else:
+        won = [record.get(name) for name in _RESULT[:2]]
+        if wrong := [own[name] for name in _RESULT[:2] if name in own and str(own[name]) not in won]:
+            raise ContractError(f"its winner is {wrong[0]!r}, and its prices or its result say {won[1] or won[0]!r}.")
+    said = row.get("status") or row.get("state")
+    if not isinstance(said, str) or "venue_status" in record:  # Kalshi's own word, which its reader has read
+        return _resolved(record, row)
+    state = _STATES.get(said.strip().casefold(), said)
+    known = [one for one in (record.get("status"), state) if one in _IN_ORDER]
+    return {**record, "status": max(known, key=_IN_ORDER.index) if state in _IN_ORDER else state}
+
+
+def _resolved(record: Row, row: Mapping[str, Any]) -> Row:
+    """The record, resolved if the row only says that it is."""
+    if not any(_is_true(row, name) for name in _FLAGS):
+        won = with_winner(record).get("resolved_token_id") is not None
+        return {**record, "status": "resolved"} if won else record
+    return {**record, "status": "resolved"}
+
+
+def _is_true(row: Mapping[str, Any], name: str) -> bool:
+    """Whether a flag is true; another value, such as a time, is no flag."""
+    return FLAG_TEXTS.get(str(row.get(name)).strip().lower()) is True
 
 
 def _read(row: Row) -> Row:
     has_other_id = not row.keys().isdisjoint({"id", "market_id", "conditionId", "condition_id"})
-    if row.get("ticker") and (row.get("event_ticker") or str(row["ticker"]).startswith("KX") or not has_other_id):
-        return kalshi.market(row)
+    ticker = row.get("market_ticker") or row.get("ticker")
+    if ticker and (row.get("event_ticker") or str(ticker).startswith("KX") or not has_other_id):
+        return kalshi.market(
+            {name: value for name, value in row.items() if name != "market_ticker"} | {"ticker": ticker}
+        )
     row = _with_tokens(_flagged(polymarket.with_own_tokens(row)))
     condition = row.get("conditionId") or row.get("condition_id")
     if "market_id" not in row and not condition and {"conditionId", "condition_id"} & row.keys():
         raise ContractError("its condition id is empty.")
     if condition and "market_id" not in row:
         return polymarket.market(row)
-    named = {"market_id" if name == first(row, _IDS) else name: v for name, v in row.items()}
-    named.setdefault("market_id", named.get("id") or named.get("slug"))
+    named = {"market_id" if name == first(row, MARKET_IDS[:4]) else name: v for name, v in row.items()}
+    named.setdefault("market_id", named.get("id") or named.get("market_slug") or named.get("slug"))
     if named.get("market_id") in (None, ""):
         raise ContractError("it has no id.")
     if question := first(named, _QUESTIONS):
