@@ -26,7 +26,7 @@ _FORM_OF_SUFFIX: dict[str, Form] = {
     ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet",
     ".pq": "parquet", ".sqlite": "sqlite", ".sqlite3": "sqlite", ".db": "sqlite",
 }  # fmt: skip
-_PACKED = (".gz", ".zst", ".zstd")
+PACKED = (".gz", ".zst", ".zstd")
 SUFFIXES = ".json, .jsonl, .ndjson, .csv, .tsv, .parquet, .sqlite, .db; the first five also with .gz or .zst"
 # A row of a CSV file must fit into a block.
 PART_ROWS, CSV_BLOCK, SAMPLE_ROWS = 1 << 15, 1 << 24, 300
@@ -65,7 +65,7 @@ class Container:
         if is_delta(self.path):
             return "delta"
         suffixes = [suffix.lower() for suffix in self.path.suffixes[-2:]]
-        is_packed = len(suffixes) == 2 and suffixes[1] in _PACKED
+        is_packed = len(suffixes) == 2 and suffixes[1] in PACKED
         return _FORM_OF_SUFFIX.get(suffixes[0] if is_packed else self.path.suffix.lower())
 
     @cached_property
@@ -281,7 +281,7 @@ class Container:
         suffix = self.path.suffix.lower()
         if suffix == ".gz":
             return io.BufferedReader(gzip.open(self.path, "rb"))
-        if suffix not in _PACKED:
+        if suffix not in PACKED:
             return self.path.open("rb")
         import pyarrow as pa
 

@@ -17,11 +17,13 @@ from typing import Any
 import polars as pl
 
 from marketdata.errors import ConfigError
-from marketdata.recordings.containers import CSV_BLOCK, PART_ROWS, SAMPLE_ROWS, SUFFIXES, Container, is_delta
+from marketdata.recordings.containers import CSV_BLOCK, PACKED, PART_ROWS, SAMPLE_ROWS, SUFFIXES, Container, is_delta
 from marketdata.recordings.roles import INDEX_NAMES, ROLES, did_you_mean
 
 # The clock of files that are one answer, without a time inside.
 MODIFIED = "modified"
+# Stands for the name of a file in ``token_id=``.
+NAME = "{name}"
 # Values in names of files and folders: a pair, or a text that can only be an id.
 _SAID = re.compile(r"([A-Za-z_]+)=([^=/\\\\]+)")
 _IDS_IN_NAMES = {
@@ -62,6 +64,23 @@ def files_of(paths: Any) -> dict[Path, bool]:
     return files
 
 
+def refuse_one_token(files: Iterable[Path], options: ReadOptions) -> None:
+    """ConfigError for one ``token_id=`` of several files, which would become one token."""
+    count = sum(RecordingFile(path).form is not None for path in files)
+    if options.token_id is not None and NAME not in options.token_id and count > 1:
+        hint = f"token_id='{NAME}' (--token-id '{NAME}') takes the name of each file; or import them one by one."
+        problem = f"is the token of one file, and there are {count:,}."
+        raise ConfigError(problem, argument="token_id", value=options.token_id, hint=hint)
+
+
+def _without_suffixes(path: Path) -> str:
+    """The name of a file without the suffixes of its form and compression."""
+    name = path.name
+    while RecordingFile(path.with_name(name)).form is not None or name.endswith(PACKED):
+        name = name.rpartition(".")[0]
+    return name
+
+
 def _by_numbers(path: Path) -> list[tuple[int, str]]:
     """Sorts names so that numbers in them are in the order of their values."""
     return [(int(p), "") if p.isdigit() else (0, p) for p in re.split(r"([0-9]+)", str(path))]
@@ -73,7 +92,8 @@ class ReadOptions:
 
     ``clock`` is "timestamp", "received", the name of a column, or "modified", which is the time of the file itself.
     ``keep`` names fields of snapshots. ``format`` is the name of the format, None for the one that fits. ``columns``
-    says which column of the file has one of our names. ``token_id`` is the token of rows that name none.
+    says which column of the file has one of our names. ``token_id`` is the token of rows that name none; ``{name}`` in
+    it is the name of the file. ``time_format`` is the form of dates that are no ISO 8601, such as ``%m/%d/%Y``.
     """
 
     clock: str = "timestamp"
@@ -81,6 +101,7 @@ class ReadOptions:
     format: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     token_id: str | None = None
+    time_format: str | None = None
 
 
 class RecordingFile(Container):
@@ -93,6 +114,10 @@ class RecordingFile(Container):
     def __init__(self, path: Path, options: ReadOptions | None = None, table: str | None = None) -> None:
         super().__init__(path, table)
         self.options = ReadOptions() if options is None else options
+
+    def with_options(self, options: ReadOptions) -> RecordingFile:
+        """The file, read with other options."""
+        return RecordingFile(self.path, options, self.table)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -167,7 +192,8 @@ class RecordingFile(Container):
 
     def _with_said(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows with the values of names and the given token, unless the file has such a column."""
-        token = {} if self.options.token_id is None else {"token_id": self.options.token_id}
+        given = self.options.token_id
+        token = {} if given is None else {"token_id": given.replace(NAME, _without_suffixes(self.path))}
         if self.options.clock == MODIFIED:
             moment = dt.datetime.fromtimestamp(self.path.stat().st_mtime, dt.UTC)
             rows = rows.with_columns(pl.lit(moment).dt.cast_time_unit("us").alias(MODIFIED))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import polars as pl
@@ -16,8 +16,9 @@ from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings import formats
 from marketdata.recordings.containers import SUFFIXES
 from marketdata.recordings.files import RecordingFile
-from marketdata.recordings.roles import ROLES
+from marketdata.recordings.roles import ROLES, is_time
 from marketdata.recordings.table import Batch, FileKind, Table
+from marketdata.recordings.units import formats_of_dates
 
 
 def kept_fields(keep: str | Iterable[str]) -> tuple[str, ...]:
@@ -160,8 +161,15 @@ def _nearest(table: Table) -> str:
 
     def distance(one: Format) -> float:
         needs = min(one.needs, key=lambda text: len(table.lacks([set(n.split("/")) for n in text.split()])))
-        return len(one.missing(table)) / len(needs.split()) + len(one.in_the_way(table)) / 4
+        return len(one.missing(table)) / len(needs.split()) + len(one.in_the_way(table)) * 0.4
 
+    wide = replace(table.file.options, format="wide-prices")
+    if table.file.options.format is None and all_formats()["wide-prices"].fits(Table(table.file.with_options(wide))):
+        few = ", ".join(table.others[:3])
+        return (
+            f"Its columns {few} may be prices of outcomes: format='wide-prices' (--format wide-prices) reads them so. "
+            "If they are others, write one row for each time and token, as ts, token_id, price."
+        )
     known = [one for one in all_formats().values() if ROLES.keys() >= {*one.needed.replace("/", " ").split()} - {"or"}]
     nearest = min(known, key=lambda one: (distance(one), one.name not in _PLAIN))
     needs = nearest.needed.replace("/", " ").split()
@@ -173,34 +181,71 @@ def _nearest(table: Table) -> str:
         )
     lines = [f"It looks most like {nearest.name}, {nearest.description}: it has {has}."]
     missing, in_the_way = nearest.missing(table), nearest.in_the_way(table)
-    for name in missing[:1]:
-        denied = [f" ({m.column} has not {m.evidence})" for m in table.meanings if m.role == name and not m.taken]
-        if name == "ts" and denied:
-            lines.append(f"It lacks ts{denied[0]}: write them as 2026-03-04T12:00:00Z, in UTC, or as Unix times.")
-            break
-        theirs = "when" if name == "ts" else "theirs"
-        options = {
-            "token_id": ", or the token with token_id= (--token-id)",
-            "market_id": ", or the market with token_id= (--token-id)" if table.has_both_outcomes else "",
-            "ts": ", or take the time of the file with clock='modified' (--clock modified)",
-        }
-        lines.append(
-            f"It lacks {', '.join(missing)}{''.join(denied[:1])}: name the column with "
-            f"columns={{{name!r}: {theirs!r}}} (--columns {name}={theirs}){options.get(name, '')}."
-        )
-    if not missing and not in_the_way:
+    if missing:
+        lines.append(_lacking(table, missing))
+    elif not in_the_way:
         lines.append(nearest.denial(table) or "Its values deny that.")
     if of_no_kind := [name for name in in_the_way if name in _OF_NO_KIND]:
         called = ", ".join(f"{table.columns[name]} ({name})" for name in of_no_kind)
         lines.append(f"In the way is {called}: {_OF_NO_KIND[of_no_kind[0]]}.")
     elif in_the_way:
         called = ", ".join(f"{table.columns[name]} ({name})" for name in in_the_way[:4])
-        lines.append(f"In the way is {called}: take it out, or choose with format={nearest.name!r} (--format).")
+        or_format = "" if missing else f", or choose with format={nearest.name!r} (--format)"
+        lines.append(f"In the way is {called}: take it out{or_format}.")
     return "\n".join(lines)
+
+
+def _lacking(table: Table, missing: list[str]) -> str:
+    """What a table lacks, and the options that say it: a column of the file where one is likely."""
+    name, columns = missing[0], table.columns
+    denied = [f" ({m.column} has not {m.evidence})" for m in table.meanings if m.role == name and not m.taken]
+    if name == "ts" and "created_at" in columns:
+        return (
+            f"It lacks ts: {columns['created_at']} is when a record was created, which is no time of a price. If it is "
+            f"the time of each row, say so with {_option('ts', columns['created_at'])}."
+        )
+    if name == "ts" and denied:
+        column = next(m.column for m in table.meanings if m.role == name and not m.taken)
+        dates = formats_of_dates(table.file.sample[column].drop_nulls())
+        if dates:
+            return f"It lacks ts{denied[0]}: say which dates these are with {' or '.join(dates)}."
+        return f"It lacks ts{denied[0]}: write them as 2026-03-04T12:00:00Z, in UTC, or as Unix times."
+    sample, theirs = table.file.sample, "when" if name == "ts" else "theirs"
+    if name == "ts":
+        theirs = next((n for n in table.others if is_time(sample[n].drop_nulls())), theirs)
+    if name == "token_id" and "market_id" in columns and not table.has_both_outcomes:
+        return (
+            f"It lacks token_id{''.join(denied[:1])}: which outcome of a market a row is of. If each market has one, "
+            f"its id stands for the token with {_option('token_id', columns['market_id'])}; else name the column of "
+            "tokens so, or that of outcomes with columns={'token_label': 'theirs'}."
+        )
+    options = {
+        "token_id": ", or the token with token_id= (--token-id)",
+        "market_id": ", or the market with token_id= (--token-id)" if table.has_both_outcomes else "",
+        "ts": ", or take the time of the file with clock='modified' (--clock modified)",
+    }
+    return (
+        f"It lacks {', '.join(missing)}{''.join(denied[:1])}: name the column with {_option(name, theirs)}"
+        f"{options.get(name, '')}."
+    )
+
+
+def _option(name: str, column: str) -> str:
+    return f"columns={{{name!r}: {column!r}}} (--columns {name}={column})"
+
+
+# What a user does with files of other kinds.
+_OTHER_KINDS = {
+    **dict.fromkeys((".xlsx", ".xls"), "archive.add(prices=pl.read_excel(path)) adds it"),
+    **dict.fromkeys((".feather", ".arrow", ".ipc"), "archive.add(prices=pl.read_ipc(path)) adds it"),
+    ".zip": "unzip it, and import the folder; archive.add(prices=pl.read_csv(file)) adds a table",
+}
 
 
 def readable(file: RecordingFile) -> RecordingFile:
     """The file; ConfigError if its name ends in none of the suffixes."""
     if file.form is None:
+        if way_out := _OTHER_KINDS.get(file.path.suffix.lower()):
+            raise ConfigError(f"{file.name!r} is of another kind: {way_out}.")
         raise ConfigError(f"{file.name!r} is of another kind; names that end in these are read: {SUFFIXES}.")
     return file

@@ -20,7 +20,28 @@ from marketdata.recordings.units import PRICE_ENDS, TimeUnit
 from marketdata.wire.records import MARKET_IDS
 
 BID_TEXTS, ASK_TEXTS = ("buy", "bid", "bids", "b"), ("sell", "ask", "asks", "a", "s", "offer")
-_BOOK_EVENTS = ("snapshot", "delta", "update", "change", "add", "modify", "delete", "remove", "cancel")
+# Words for rows of whole books, and for changes of levels; removed levels have the size 0.
+_SNAPSHOT_WORDS = ("snapshot", "snap", "book", "book_snapshot", "orderbook_snapshot", "full", "image")
+_CHANGE_WORDS = (
+    "delta",
+    "update",
+    "change",
+    "price_change",
+    "diff",
+    "incremental",
+    "l2update",
+    "set",
+    "orderbook_delta",
+    "add",
+    "modify",
+    "delete",
+    "remove",
+    "cancel",
+    "insert",
+    "new",
+)
+_BOOK_EVENTS = (*_SNAPSHOT_WORDS, *_CHANGE_WORDS)
+_OF_SNAPSHOTS, _OF_CHANGES = re.compile(r"snap|full|whole"), re.compile(r"delta|update|change|incr|diff")
 _FLAGS = tuple(text for text, means in FLAG_TEXTS.items() if means is not None)
 _TEXTS = (pl.String, pl.Categorical, pl.Enum, pl.Binary)
 # JSON, a fraction, a number that a spreadsheet or a float has rounded, or a time.
@@ -35,8 +56,8 @@ def is_time(values: pl.Series) -> bool:
 
 
 def is_number(values: pl.Series) -> bool:
-    """Whether most values are numbers."""
-    return bool((~np.isnan(numbers(values))).sum() * 2 >= len(values))
+    """Whether most values are numbers, which flags are not."""
+    return values.dtype != pl.Boolean and bool((~np.isnan(numbers(values))).sum() * 2 >= len(values))
 
 
 def is_text(values: pl.Series) -> bool:
@@ -84,6 +105,11 @@ def is_book_event(values: pl.Series) -> bool:
 def is_flag(values: pl.Series) -> bool:
     """Whether most values are true or false, in any form."""
     return is_text(values) and _most(values, _FLAGS)
+
+
+def is_snapshot_flag(values: pl.Series) -> bool:
+    """Whether most values say that a row is of a whole book or a change, as flags or words."""
+    return is_flag(values) or is_book_event(values)
 
 
 def is_nested(values: pl.Series) -> bool:
@@ -290,7 +316,7 @@ ROLES: dict[str, Role] = {
     "taker_amount": _number("taker_amount_filled", "taker_amount"),
     "maker_asset_id": _name("maker_asset_id"),
     "taker_asset_id": _name("taker_asset_id"),
-    "is_snapshot": Role(("is_snapshot",), is_flag, "true and false"),
+    "is_snapshot": Role(("is_snapshot",), is_snapshot_flag, "true and false"),
     # Rows of a book are neither prices nor trades.
     "size_change": _number("size_change", "size_delta", "delta", "delta_fp", "signed_qty", "signed_size", "qty_change"),
     "book_event": Role(("type", "event_type", "update_type", "action", "msg_type"), is_book_event, "events of books"),
@@ -318,10 +344,10 @@ class Meaning(NamedTuple):
     taken: bool
 
 
-def roles_of(sample: pl.DataFrame, chosen: Iterable[str] = ()) -> list[Meaning]:
+def roles_of(sample: pl.DataFrame, chosen: Iterable[str] = (), time_format: str | None = None) -> list[Meaning]:
     """The column of each role in the sample: the first of its names whose values do not deny it.
 
-    A ``chosen`` role takes the named column, whatever its values.
+    A ``chosen`` role takes the named column, whatever its values. ``time_format`` is the form of dates.
     """
     found: list[Meaning] = []
     chosen = set(chosen)
@@ -333,6 +359,7 @@ def roles_of(sample: pl.DataFrame, chosen: Iterable[str] = ()) -> list[Meaning]:
                 continue
             values = sample[column].drop_nulls()
             fits = name in chosen or not len(values) or role.looks(values)
+            fits = fits or (role.looks is is_time and TimeUnit.of(values, time_format) is not None)
             # As numbers where Python has no such time.
             shown_values = values.head(2).to_physical() if values.dtype == pl.Datetime else values.head(2)
             shown = ", ".join(str(value)[:30] for value in shown_values.to_list())
@@ -398,11 +425,28 @@ def flags(column: pl.Series) -> pl.Series:
     return texts.replace_strict(FLAG_TEXTS, default=None, return_dtype=pl.Boolean)
 
 
+def snapshot_flags(column: pl.Series, name: str) -> pl.Series:
+    """Whether each row is of a whole book: by words, or by a flag whose name says what is true; null where unknown."""
+    if column.dtype.is_nested() or column.dtype.is_float():
+        return pl.Series(column.name, [None] * len(column), dtype=pl.Boolean)
+    texts = column.cast(pl.String, strict=False).str.strip_chars().str.to_lowercase().str.replace_all(r"[ -]", "_")
+    words = dict.fromkeys(_SNAPSHOT_WORDS, True) | dict.fromkeys(_CHANGE_WORDS, False)
+    by_word = texts.replace_strict(words, default=None, return_dtype=pl.Boolean)
+    if by_word.null_count() == texts.null_count() < len(texts):
+        return by_word
+    is_change = _OF_CHANGES.search(name.lower()) is not None
+    if is_change == (_OF_SNAPSHOTS.search(name.lower()) is not None):
+        return pl.Series(column.name, [None] * len(column), dtype=pl.Boolean)
+    said = flags(column)
+    return ~said if is_change else said
+
+
 def identified(frame: pl.DataFrame) -> pl.DataFrame:
-    """The ids of the rows as texts; a token without an id is called by its market and label."""
+    """The ids of the rows as texts; a token without an id is called by its market and label, null without both."""
     absent = [pl.lit(None).alias(name) for name in Token._fields if name not in frame.columns]
     market = pl.col("market_id").fill_null("").str.strip_chars("\0 ")
-    derived = pl.format("{}:{}", market, pl.col("token_label").fill_null("None"))
+    label = pl.col("token_label")
+    derived = pl.when((market != "") & (label != "")).then(pl.format("{}:{}", market, label))
     token = pl.when(pl.col("token_id") != "").then("token_id").otherwise(derived)
     texts = frame.with_columns(absent).select(pl.col(Token._fields).cast(pl.String))
     return texts.select(market, token.alias("token_id"), "token_label")

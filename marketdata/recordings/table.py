@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,9 +15,19 @@ from marketdata.errors import ConfigError
 from marketdata.points.columns import Floats
 from marketdata.recordings.arrivals import Arrivals
 from marketdata.recordings.changes import Changes, no_changes
+from marketdata.recordings.containers import SAMPLE_ROWS
 from marketdata.recordings.files import MODIFIED, RecordingFile
-from marketdata.recordings.roles import ANY_TIMES, ROLES, VENUE_TIMES, Meaning, is_time, numbers, roles_of
-from marketdata.recordings.units import PriceUnit, TimeUnit
+from marketdata.recordings.roles import (
+    ANY_TIMES,
+    ROLES,
+    VENUE_TIMES,
+    Meaning,
+    is_time,
+    numbers,
+    roles_of,
+    snapshot_flags,
+)
+from marketdata.recordings.units import PriceUnit, TimeUnit, formats_of_dates
 from marketdata.times import SECOND
 
 FileKind = Literal["books", "prices", "metrics", "quotes", "trades", "markets", "events", "series"]
@@ -31,6 +42,15 @@ _OF_BOTH = ("yes_price", "yes_bid", "outcome_book", "yes_levels")
 _MOMENT = 60 * SECOND
 _DAY, _TIME_OF_DAY = r"^\d{4}-\d\d-\d\d$", r"^\d\d?:\d\d(:\d\d(\.\d+)?)?$"
 _IDS = ("market_id", "token_id")
+# Null as programs print it, which no id is.
+_NO_IDS = ["", "nan", "none", "null", "<na>"]
+# Names of times that a record has for itself, whatever else they say, and of numbers that may look like times.
+_NO_TIME_OF_A_ROW = re.compile(
+    r"(?:^|_)(?:start|begin|end|expir|open|clos|creat|resol|settl|expect|deadline|accept|deploy|ready|fund|updat|modif|"
+    r"chang|edit|launch|list|game|kick|archiv|publish|last|first|uma|announc|birth|issu|effective|due|schedul|target|"
+    r"occur|determin|finali|finish|propos|disput|cutoff|strike|id|ids|hash|nonce|salt|key|block|seq|sequence|number)"
+    r"|(?:^|_)(?:event|resolution|settlement)_(?:date|time)"
+)
 
 
 def no_time(clock: str, what: str, names: Iterable[str]) -> ConfigError:
@@ -59,10 +79,14 @@ class Batch:
 
 
 class Change(NamedTuple):
-    """What a step found in a table, for `--explain`, and what it changes in each part of its rows."""
+    """What a step found in a table, for `--explain`, and what it changes in each part of its rows.
+
+    Rows that it takes out are left out for the ``reason``.
+    """
 
     note: str
     rows: Callable[[pl.DataFrame], pl.DataFrame] | None = None
+    reason: str = ""
 
 
 class Table:
@@ -74,10 +98,12 @@ class Table:
 
     def __init__(self, file: RecordingFile) -> None:
         self.file = file
-        self.meanings: list[Meaning] = roles_of(file.sample, file.options.columns)
+        self.meanings: list[Meaning] = roles_of(file.sample, file.options.columns, file.options.time_format)
         self.columns: dict[str, str] = {m.role: m.column for m in self.meanings if m.taken}
         self.units: dict[str, TimeUnit] = {}
         self.found: dict[str, str] = {}
+        # Times under names that are not known: two of them differ.
+        self.times: tuple[str, ...] = ()
         for step in ROLE_STEPS:
             self._take(step.__name__, step(self))
 
@@ -112,8 +138,13 @@ class Table:
         return len(tickers) > 0 and bool(tickers.str.contains(r"^KX[^:]+$").all())
 
     def repeats(self, name: str) -> bool:
-        """Whether a value of a role comes more than once."""
-        values = self.file.sample[self.columns[name]].drop_nulls() if name in self.columns else pl.Series()
+        """Whether a value of a role comes more than once in the file."""
+        if name not in self.columns:
+            return False
+        column, parts = self.columns[name], [self.file.sample]
+        if len(parts[0]) == SAMPLE_ROWS:
+            parts = [part for part in self.file.frames([column]) if column in part.columns]
+        values = pl.concat([part[column].cast(pl.String, strict=False).drop_nulls() for part in parts])
         return values.n_unique() < len(values)
 
     def lacks(self, groups: list[set[str]]) -> list[str]:
@@ -153,7 +184,10 @@ class Table:
             batch.notes += [self.found[name] for name in _SAID if name in self.found]
             batch.notes += [unit.note for unit in self.units.values() if unit.note]
             for change in changes:
-                timed = timed if change is None or change.rows is None else change.rows(timed)
+                if change is not None and change.rows is not None:
+                    kept = change.rows(timed)
+                    batch.left_out += Counter({change.reason: len(timed) - len(kept)})
+                    timed = kept
             yield timed, batch
         if file.torn:
             yield (
@@ -172,14 +206,17 @@ class Table:
 
     def _micros(self, frame: pl.DataFrame, column: str) -> pl.Series:
         if column not in self.units:
-            unit = TimeUnit.of(frame[column])
+            unit = TimeUnit.of(frame[column], self.file.options.time_format)
             if unit is None:
                 some = next(
                     (str(value)[:60] for value in frame[column].to_physical().drop_nulls().head(1).to_list()), "nothing"
                 )
+                dates = formats_of_dates(frame[column].drop_nulls())
+                say = f"say which dates these are with {' or '.join(dates)}"
+                name = "name another column with columns={'ts': ...} (--columns ts=...)"
                 raise ConfigError(
-                    f"{column} is neither an ISO 8601 time nor a Unix time since 2015: it has {some}. Name another "
-                    "column with columns={'ts': ...} (--columns ts=...)."
+                    f"{column} is neither an ISO 8601 time nor a Unix time since 2015: it has {some}. Else "
+                    f"{say if dates else name}."
                 )
             self.units[column] = unit
         return self.units[column].micros(frame[column])
@@ -243,11 +280,31 @@ def sizes_called_volume(table: Table) -> Change | None:
     return Change(f"{columns['size']} rises and falls, so it is the size of each print")
 
 
+def time_by_value(table: Table) -> Change | None:
+    """A column of times that is no field of a record is the time, whatever its name; two that differ are a question."""
+    columns, sample = table.columns, table.file.sample
+    if {"ts", "end_ts"} & columns.keys() or table.file.options.clock == MODIFIED or _times_of_candles(table):
+        return None
+    found = sorted(n for n in table.others if not _NO_TIME_OF_A_ROW.search(n) and is_time(sample[n].drop_nulls()))
+    if not found:
+        return None
+    columns["ts"] = found[0]
+    own, times = _micros_of(sample[found[0]]), [*found[1:]]
+    differing = [n for n in times if not own.equals(_micros_of(sample[n]))]
+    if not differing and "received_at" in columns and columns["received_at"] != found[0]:
+        gap = (own - _micros_of(sample[columns["received_at"]])).abs()
+        differing = [columns["received_at"]] if (gap > _MOMENT).sum() * 2 > len(gap) else []
+    table.times = (found[0], *differing[:1])
+    return Change(f"{found[0]} is the time of each row: it has times, and no name of a field of a record")
+
+
 def time_of_another_role(table: Table) -> Change | None:
-    """A time of another role serves where there is no other."""
+    """A time of another role serves where there is no other; created is one of prints only."""
     columns = table.columns
-    of_candles = ("candle_start", "candle_end") if {"open", "close"} <= columns.keys() else ()
-    names = ("end_ts", *of_candles, "created_at", "received_at")
+    is_print = {"trade_id", "transaction_hash"} & columns.keys() or (
+        {"side", "taker_outcome"} & columns.keys() and {"size", "count"} & columns.keys()
+    )
+    names = ("end_ts", *_times_of_candles(table), *(["created_at"] if is_print else []), "received_at")
     found = next((columns[name] for name in names if name in columns), None)
     if found is None or "ts" in columns:
         return None
@@ -263,9 +320,36 @@ def time_of_the_file(table: Table) -> Change | None:
     return Change("the time of all rows is that of the file, as clock= says")
 
 
+def whole_books_and_changes(table: Table) -> Change | None:
+    """Rows of levels that a column tells to be of whole books or changes, by its words or as a flag that says so."""
+    columns, sample = table.columns, table.file.sample
+    if not {"side", "price", "size"} <= columns.keys() or {"is_snapshot", "bids", "asks"} & columns.keys():
+        return None
+    sizes = pl.Series(numbers(sample[columns["size"]]))
+    named = [columns[name] for name in ("book_event", "event_type", "size_change", "activity") if name in columns]
+    for column in sorted({*table.others, *named}):
+        is_whole = snapshot_flags(sample[column], table.file.original_name(column))
+        changed = sizes.filter(~is_whole.fill_null(value=True))
+        if is_whole.null_count() > sample[column].null_count() or not is_whole.drop_nulls().len():
+            continue
+        if not len(changed) or (changed < 0).any() or not (is_whole.any() or (changed == 0).any()):
+            continue
+        columns["is_snapshot"] = column
+        for name in [name for name, of in columns.items() if of == column and name != "is_snapshot"]:
+            del columns[name]
+        return Change(f"{column} says which rows are of whole books and which are changes")
+    return None
+
+
+def _times_of_candles(table: Table) -> tuple[str, ...]:
+    """The roles of times that only candles have."""
+    names = ("candle_start", "candle_end") if {"open", "close"} <= table.columns.keys() else ()
+    return tuple(name for name in names if name in table.columns)
+
+
 ROLE_STEPS: tuple[Callable[[Table], Change | None], ...] = (
-    token_of_the_option, label_of_the_side, label_of_a_word, sizes_called_volume, time_of_another_role,
-    time_of_the_file,
+    token_of_the_option, label_of_the_side, label_of_a_word, sizes_called_volume, whole_books_and_changes,
+    time_by_value, time_of_another_role, time_of_the_file,
 )  # fmt: skip
 
 
@@ -275,6 +359,8 @@ def one_time(table: Table, _: tuple[str, ...]) -> Change | None:
     time, _seen = table.clock()
     if file.options.clock != "timestamp" or "ts" in file.options.columns:
         return None
+    if len(table.times) > 1:
+        raise two_times(table)
     texts = sample[time].cast(pl.String, strict=False).drop_nulls()
     for other in (n for n in sample.columns if n in (*ANY_TIMES, "hour") and n != time):
         if len(texts) and texts.str.contains(_DAY).all() and _is_time_of_day(sample[other]):
@@ -288,11 +374,18 @@ def one_time(table: Table, _: tuple[str, ...]) -> Change | None:
     for other in (n for n in VENUE_TIMES if n in sample.columns and is_time(sample[n].drop_nulls())):
         gap = (own - _micros_of(sample[other])).abs()
         if sample[other].n_unique() >= sample[time].n_unique() and (gap > _MOMENT).sum() * 2 > len(gap):
-            raise ConfigError(
-                f"{file.name!r} has two times, {time} and {other}, which differ. Choose one with "
-                f"columns={{'ts': {other!r}}} or columns={{'ts': {time!r}}} (--columns ts={other})."
-            )
+            table.times = (time, other)
+            raise two_times(table)
     return None
+
+
+def two_times(table: Table) -> ConfigError:
+    """The error for a file with two times of which either may be that of its rows."""
+    time, other = table.times
+    return ConfigError(
+        f"{table.file.name!r} has two times, {time} and {other}, which differ. Choose one with "
+        f"columns={{'ts': {other!r}}} or columns={{'ts': {time!r}}} (--columns ts={other})."
+    )
 
 
 def ids_without_apostrophes(table: Table, _: tuple[str, ...]) -> Change | None:
@@ -308,6 +401,39 @@ def ids_without_apostrophes(table: Table, _: tuple[str, ...]) -> Change | None:
     ))  # fmt: skip
 
 
+def rows_with_an_id(table: Table, _: tuple[str, ...]) -> Change | None:
+    """A blank id is none, and a row without any has no place; an outcome keeps its name, also where it is None."""
+    assets = ("maker_asset_id", "taker_asset_id")
+    labels = [name for name in ("token_label", "token_number") if name in table.columns]
+    ids = [name for name in (*_IDS, *assets) if name in table.columns]
+    names = [*ids, *labels]
+    is_of_tokens = not table.has_both_outcomes and ("token_id" in ids or labels)
+
+    def kept(rows: pl.DataFrame) -> pl.DataFrame:
+        of_rows = [name for name in names if name in rows.columns and rows.schema[name] in (pl.String, pl.Categorical)]
+        texts = {name: pl.col(name).cast(pl.String).str.strip_chars("\0 ") for name in of_rows}
+        no_id = {name: text.str.to_lowercase().is_in(_NO_IDS if name in ids else [""]) for name, text in texts.items()}
+        rows = rows.with_columns(pl.when(~no_id[name]).then(text).alias(name) for name, text in texts.items())
+        present = {name: pl.col(name).is_not_null() for name in names if name in rows.columns}
+        ways = [{name} for name in ids if name != "market_id" or not is_of_tokens]
+        ways += [{"market_id", name} for name in labels if is_of_tokens]
+        known = [pl.all_horizontal(present[name] for name in way) for way in ways if way <= present.keys()]
+        return rows.filter(pl.any_horizontal(known)) if known else rows
+
+    return Change("", kept, f"without a {'token_id' if is_of_tokens else 'market_id'}")
+
+
+def flags_of_whole_books(table: Table, _: tuple[str, ...]) -> Change | None:
+    """Whether a row is of a whole book or a change, as its word or its flag says."""
+    column = table.columns.get("is_snapshot")
+    if column is None:
+        return None
+    name = table.file.original_name(column)
+    return Change("", lambda rows: rows.with_columns(
+        is_snapshot=snapshot_flags(rows["is_snapshot"], name)
+    ) if "is_snapshot" in rows.columns else rows)  # fmt: skip
+
+
 def prices_in_dollars(table: Table, prices: tuple[str, ...]) -> Change | None:
     """Prices in another unit, which the whole file proves, become probabilities."""
     unit = table.price_unit([table.columns[name] for name in prices if name in table.columns])
@@ -319,10 +445,10 @@ def prices_in_dollars(table: Table, prices: tuple[str, ...]) -> Change | None:
 
 
 ROW_STEPS: tuple[Callable[[Table, tuple[str, ...]], Change | None], ...] = (
-    one_time, ids_without_apostrophes, prices_in_dollars
+    one_time, ids_without_apostrophes, rows_with_an_id, flags_of_whole_books, prices_in_dollars
 )  # fmt: skip
 # Steps whose note the report has.
-_SAID = ("prices_in_dollars",)
+_SAID = ("prices_in_dollars", "time_by_value")
 
 
 def _scaled(prices: pl.Series, unit: PriceUnit) -> pl.Series:

@@ -28,9 +28,12 @@ _PRICE, _SIZE = ("price", "p", "px"), (*ROLES["size"].names, "s", "sz", "count")
 
 
 def levels_of(cell: Any) -> Levels:
-    """The (price, size) pairs of a side: JSON text, pairs, structs, or a mapping of prices to sizes."""
-    if cell is None or (isinstance(cell, str) and cell == ""):
-        return []
+    """The (price, size) pairs of a side: JSON text, pairs, structs, or a mapping of prices to sizes.
+
+    ValueError for another value, also for none: an unknown side is not an empty one.
+    """
+    if cell is None or cell == "":
+        raise ValueError("a side without levels is unknown")
     if isinstance(cell, str | bytes):
         return levels_of(printed(cell))
     if isinstance(cell, Mapping):
@@ -62,7 +65,7 @@ def printed(text: str | bytes) -> Any:
 
 
 def sides_of(bids: Any, asks: Any) -> Sides | None:
-    """The levels of both sides of a book; None if one cannot be read."""
+    """The levels of both sides of a book; None if one is unknown or cannot be read."""
     try:
         return levels_of(bids), levels_of(asks)
     except (KeyError, TypeError, ValueError):

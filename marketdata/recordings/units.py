@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from typing import NamedTuple
 
@@ -12,8 +13,14 @@ from marketdata.errors import ConfigError
 from marketdata.points.columns import Floats
 from marketdata.times import SECOND, parse_iso, to_micros
 
-# No venue of prediction markets with public data is older, and no recording comes from the far future.
-_FIRST, _LAST = to_micros("2015-01-01", "start"), to_micros("2100-01-01", "end")
+# Numbers are times since 2015 only, as they may be others. A date that is written out may be older: the first market
+# with public data opened in 1988. No recording comes from the far future.
+_FIRST, _FIRST_DATE = to_micros("2015-01-01", "start"), to_micros("1988-01-01", "start")
+_LAST = to_micros("2100-01-01", "end")
+# Dates as people write them.
+_DATES = ("%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%y", "%d/%m/%y", "%d-%m-%Y", "%m-%d-%Y", "%d %b %Y",
+          "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y", "%Y%m%d")  # fmt: skip
+_TIMES_OF_DAY = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", ", %H:%M:%S", "T%H:%M:%S")
 _UNITS = {"s": (SECOND, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
 _MOST_WRONG = 0.5
 _OFFSET = re.compile(r"\s+([+-]\d\d:?\d\d|Z)$")
@@ -33,19 +40,23 @@ _NAMED = re.compile(rf"(?:_|(?<=[a-z]))({'|'.join(_SCALES)})$", re.IGNORECASE)
 class TimeUnit(NamedTuple):
     """The unit of a column of times: "iso", or the unit of Unix times.
 
-    ``labelled`` is the unit of the column's type, if the values prove another unit.
+    ``labelled`` is the unit of the column's type, if the values prove another unit. ``form`` is that of dates which are
+    no ISO 8601.
     """
 
     name: str
     labelled: str | None = None
+    form: str | None = None
 
     @classmethod
-    def of(cls, values: pl.Series) -> TimeUnit | None:
-        """The unit in which most values are times since 2015; None if there is none."""
+    def of(cls, values: pl.Series, form: str | None = None) -> TimeUnit | None:
+        """The unit in which most values are times; None if there is none. Numbers are times since 2015 only."""
         values = values.drop_nulls()
+        if form is not None and len(dates := _dates(values, form)):
+            return cls("form", form=form) if dates.null_count() * 2 < len(dates) else cls.of(values)
         if isinstance(values.dtype, pl.Datetime):
             stated = values.dt.epoch("us")
-            if not len(values) or _count_possible(stated.to_numpy()) * 2 > len(values):
+            if not len(values) or stated.is_between(_FIRST_DATE, _LAST).sum() * 2 > len(values):
                 return cls("datetime")
             unit = _unit_of(values.to_physical().cast(pl.Float64).to_numpy(), len(values))
             return None if unit is None else cls(unit, values.dtype.time_unit)
@@ -68,8 +79,11 @@ class TimeUnit(NamedTuple):
         return self.labelled and f"times are labelled {self.labelled} and are {self.name}: all values prove it"
 
     def micros(self, values: pl.Series) -> pl.Series:
-        """Times as microseconds UTC; null where a value is none, or lies before 2015."""
-        if self.name == "date":
+        """Times as microseconds UTC; null where a value is none, or a number before 2015."""
+        first = _FIRST_DATE if self.name in ("form", "date", "datetime", "iso") else _FIRST
+        if self.form is not None:
+            found = _dates(values, self.form)
+        elif self.name == "date":
             found = values.cast(pl.Datetime("us"), strict=False).dt.epoch("us")
         elif self.name == "datetime":
             found = values.dt.epoch("us")
@@ -90,7 +104,36 @@ class TimeUnit(NamedTuple):
             else:
                 scaled = (raw.cast(pl.Float64, strict=False) * times / over).round()
                 found = scaled.set(~scaled.is_between(0, 2.0**62), None).cast(pl.Int64, strict=False)
-        return found.set(~found.is_between(_FIRST, _LAST), None)
+        return found.set(~found.is_between(first, _LAST), None)
+
+
+def _dates(values: pl.Series, form: str) -> pl.Series:
+    """The times of texts in a form; null for another text."""
+    if values.dtype.is_nested() or values.dtype.is_temporal():
+        return pl.Series(values.name, [], dtype=pl.Int64)
+    texts = values.cast(pl.String, strict=False).str.strip_chars()
+    known = {text: _date(text, form) for text in texts.unique().drop_nulls().to_list()}
+    return texts.replace_strict(known, default=None, return_dtype=pl.Int64)
+
+
+def _date(text: str, form: str) -> int | None:
+    """The time of a text in a form [microseconds]; None for another text."""
+    try:
+        moment = dt.datetime.strptime(text, form)  # noqa: DTZ007  without a zone it is UTC
+    except ValueError:
+        return None
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+    return to_micros(aware, "time_format")
+
+
+def formats_of_dates(values: pl.Series) -> list[str]:
+    """The option ``time_format=`` for each form of dates that all values may have, at most three."""
+    if values.dtype.is_nested() or not len(values):
+        return []
+    texts = values.cast(pl.String, strict=False).str.strip_chars().head(200).to_list()
+    forms = [date + time for time in _TIMES_OF_DAY for date in _DATES]
+    found = [form for form in forms if all(_date(text, form) is not None for text in texts)]
+    return [f"time_format={form!r} (--time-format {form!r})" for form in found[:3]]
 
 
 def moments(texts: pl.Series) -> pl.Series:

@@ -165,10 +165,11 @@ VALUES: dict[str, tuple[str, str, tuple[str, ...], list[tuple[Any, ...]]]] = {
         "prices", ("ts", "price"),
         [(dt.datetime(2026, 3, 8, 6 + (i > 0), (59, 0, 1)[i], tzinfo=dt.UTC), 0.4 + i / 100) for i in range(3)],
     ),
-    "winner.csv": (
-        f"Date,Alice,Bob,Other\n{S},53%,41%,6.5%\n", "prices", ("token_label", "price"),
-        [("Alice", 0.53), ("Bob", 0.41), ("Other", 0.065)],
+    "site.csv": (
+        f"Date (UTC),Timestamp (UTC),Alice,Bob\n01-01-2026 00:00,{S},.53,.41\n", "prices", ("token_label", "price"),
+        [("Alice", 0.53), ("Bob", 0.41)],
     ),
+    "outcomes.csv": (f"ts,Yes,No\n{S},53%,46.5%\n", "prices", ("token_label", "price"), [("No", 0.465), ("Yes", 0.53)]),
     "by_index.csv": (
         f"id,market_id,timestamp,outcome_index,price,volume\n1,m,{S},0,.4,1\n2,m,{S},1,.6,1\n",
         "prices", ("token_label", "price"), [("0", 0.4), ("1", 0.6)],
@@ -312,8 +313,10 @@ REFUSED = {
         f"timestamp,ticker,side,price,signed_qty\n{S},{TICKER},0,45,-3\n", r"In the way is signed_qty \(size_change\)"
     ),
     "events_of_books.csv": (
-        f"type,ticker,side,price,qty,ts\nsnapshot,{TICKER},buy,45,3,{S}\n", r"In the way is type \(book_event\)"
+        f"type,ticker,side,price,qty,ts\nsnapshot,{TICKER},buy,45,3,{S}\n", "most moments have one row, as changes have"
     ),
+    "sum_of_one.csv": (f"ts,model_a,model_b\n{S},.35,.60\n{S + 60},.3,.7\n", "--format wide-prices"),
+    "weights.csv": (f"ts,tech,oil,gold\n{S},.2,.3,.5\n{S + 60},.3,.3,.4\n", "--format wide-prices"),
     "odds.csv": (
         f"timestamp,token_id,price\n{S},{T},1.91\n{S + 60},{T},2.05\n{S + 120},{T},3\n", "may be decimal odds or cents"
     ),

@@ -60,7 +60,7 @@ SHAPES = {
     "metrics": Shape("metrics", {"time": _TIMES, "market": ("market_id", "market"), "volume": ("volume",),
                                  "liquidity": ("liquidity",)}, ("time", "market")),
     "yes": Shape("prices", {"time": _TIMES, "market": ("slug", "market"), "price": ("yes_price",)}, ("time", "price")),
-    "wide": Shape("prices", {"time": _TIMES, "price": ("Alice",), "rest": ("Bob",)}, ("time",)),
+    "wide": Shape("prices", {"time": _TIMES, "price": ("Yes",), "rest": ("No",)}, ("time",)),
     "books": Shape("books", {**_TIMED, "bids": ("bids", "bid_levels"), "asks": ("asks", "ask_levels")},
                    ("time", "bids")),
     "levels": Shape("books", {**_TIMED, "level": ("level",), **_LEVEL}, ("time", "price")),
@@ -158,7 +158,7 @@ def test_rows_read_are_rows_stored_and_rows_left_out_by_reason(tmp_path_factory:
         shown = next(r for r in ("price", "bid", "bids", "volume") if r in roles)
         column = {"price": "price", "bid": "best_bid", "bids": "price", "volume": "volume"}[shown]
         if shown == "price" and shape.view == "prices" and {"rest", "label"} & {*roles} == {"rest"}:
-            stored = stored.filter(token_label="Alice")
+            stored = stored.filter(token_label="Yes")
         if "yes_price" in names:
             stored = stored.filter(token_label="Yes")
         if shape.view == "books":

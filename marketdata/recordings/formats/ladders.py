@@ -32,7 +32,7 @@ def read(table: Table) -> Iterator[Batch]:
 def _sides_of_lists(*lists: Any) -> Sides | None:
     """The sides of a book; None if two lists differ in length, or one cannot be read."""
     try:
-        decoded = [printed(cell) if isinstance(cell, str) else cell or [] for cell in lists]
+        decoded = [printed(cell) if isinstance(cell, str) else cell for cell in lists]
         return sides_of(list(zip(*decoded[:2], strict=True)), list(zip(*decoded[2:], strict=True)))
     except (TypeError, ValueError):
         return None

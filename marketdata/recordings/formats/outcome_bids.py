@@ -57,7 +57,8 @@ def _books(answer: Any) -> list[Sides] | None:
 
 def _levels(side: Any) -> Any:
     """The levels of a side as the venue has them; whole numbers from 1 on are cents, also as floats."""
-    levels = levels_of(side)
+    # The venue has null for a side without bids.
+    levels = [] if side is None else levels_of(side)
     in_cents = bool(levels) and all(price >= 1 and price == int(price) for price, _ in levels)
     return [(int(price) if in_cents else float(price), size) for price, size in levels]
 

@@ -13,9 +13,11 @@ from marketdata.recordings.points import add_points, last_of_each, one_batch, wi
 from marketdata.recordings.roles import is_number, is_time, numbers
 from marketdata.recordings.table import Batch, Table
 from marketdata.recordings.tables import derived_markets
+from marketdata.wire.records import OUTCOME_PAIRS
 
 _TOKEN = re.compile(r"\d{20,}|0x[0-9a-fA-F]{64}")
-_NEAR_ONE = (0.8, 1.2)
+# Columns of time that the site of a venue exports beside those of its outcomes.
+_OF_A_SITE = {"date_utc", "timestamp_utc"}
 
 
 def outcomes(table: Table) -> list[str]:
@@ -25,7 +27,10 @@ def outcomes(table: Table) -> list[str]:
 
 
 def proves(table: Table) -> bool:
-    """Columns are called as tokens, or most rows add up to about 1, as prices of exclusive outcomes do."""
+    """Columns are called as tokens or as the outcomes of a market, or the site of a venue exports such files.
+
+    Columns of prices that add up to 1 may be anything else, so such a file needs ``format=``.
+    """
     names = outcomes(table)
     if (
         "ts" not in table.columns
@@ -35,11 +40,10 @@ def proves(table: Table) -> bool:
     ):
         return False
     prices = np.stack([numbers(table.file.sample[name]) for name in names])
-    sums = prices.sum(axis=0)  # NaN of a row that lacks a price
-    sums = sums[~np.isnan(sums)]
-    near = (sums > _NEAR_ONE[0]) & (sums < _NEAR_ONE[1])
     is_price = bool(np.all(np.isnan(prices) | ((prices >= 0) & (prices <= 1))))
-    return is_price and (_are_tokens(names) or bool(near.sum() * 2 > len(sums)))
+    is_pair = {name.title() for name in names} in [{*pair} for pair in OUTCOME_PAIRS]
+    is_said = table.file.options.format is not None or {*table.file.columns} >= _OF_A_SITE
+    return is_price and (_are_tokens(names) or is_pair or is_said)
 
 
 def _are_tokens(names: list[str]) -> bool:
@@ -75,7 +79,7 @@ def read(table: Table) -> Iterator[Batch]:
 FORMAT = Format(
     name="wide-prices",
     kind="prices",
-    description="a table of prices with a column for each token, or for each outcome of an event, which add up to 1",
+    description="a table of prices with a column for each token, or for each outcome of an event with `format=`",
     needs=("ts one-column-per-outcome",),
     read=read,
     proves=proves,
