@@ -14,6 +14,8 @@ def proves(table: Table) -> bool:
         return False
     has_id = "market_id" in names or {"id", "condition_id"} & columns
     facts = names & {"token_ids", "token_labels", "question", "slug", "state"}
+    if "event_ticker" in columns and "market_id" in names and "state" in names:
+        return True  # the result of a ticker of Kalshi
     if not has_id or not facts & {"token_ids", "question", "slug"}:
         return False
     return bool(facts - {"slug"}) or not names & {"event_id", "event_slug"} or "market_id" in names
@@ -23,7 +25,7 @@ FORMAT = Format(
     name="markets",
     kind="markets",
     description="records of markets, with their tokens",
-    needs=("market_id token_ids/question/slug",),
+    needs=("market_id token_ids/question/slug", "market_id state"),
     takes=RECORD_ROLES,
     read=reader("markets"),
     proves=proves,
