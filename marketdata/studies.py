@@ -21,14 +21,15 @@ from marketdata.points.asof import first_from
 from marketdata.points.columns import Floats, Ints, Series
 from marketdata.points.grids import RowWidth
 from marketdata.points.intervals import Interval, Sampling, Sums, adjusted, of_rows
+from marketdata.points.left_out import warn_of_exits
 from marketdata.points.mirrors import mirrors, warn_of_mixed_labels
 from marketdata.points.records import leaks_outcome
 from marketdata.points.schema import require, value_columns
 from marketdata.resolution import Width
 from marketdata.tidy.asof import KNOWN
-from marketdata.tidy.forward import forward_returns, is_settled
+from marketdata.tidy.forward import flags_of, forward_returns, is_settled
 from marketdata.tidy.groups import Cluster, Keys, Rows
-from marketdata.tidy.intervals import ends, warn_of_intervals, warn_of_missing
+from marketdata.tidy.intervals import ends, warn_of_intervals
 from marketdata.tidy.measures import features
 from marketdata.tidy.outcomes import Payoffs
 from marketdata.times import Duration, to_duration
@@ -82,7 +83,7 @@ def study(
     tolerance: Duration | None = None,
     width: Width | None = None,
     signal_width: Width | None = None,
-    cluster: Cluster = "market_id",
+    cluster: Cluster = None,
     adjust: Adjust = "holm",
     interval: float | None = 0.95,
     resamples: int = 1000,
@@ -175,8 +176,10 @@ def study(
         books, horizon, side=side, size=size, latency="0s", fees=fees, outcomes=outcomes, tolerance=tolerance,
         width=width,
     )  # fmt: skip
-    rows_of_trades, results = frames.sorted_series(in_memory(returns), rules.Forward._fields[:-1])
-    results = replace(results, values={**results.values, "settled": is_settled(rows_of_trades).astype(float)})
+    rows_of_trades, results = frames.sorted_series(in_memory(returns), rules.Forward._fields[:-2])
+    flags = {"settled": is_settled(rows_of_trades), "at_end": flags_of(rows_of_trades, "at_end")}
+    values = {**results.values, **{name: one.astype(float) for name, one in flags.items()}}
+    results = replace(results, values=values)
     trades = _Trades(results, outcomes, side, count, sampling, delay)
     tables = [trades.table(one) for one in signals]
     studies = [
@@ -269,11 +272,11 @@ class _Trades(NamedTuple):
         rows = [self._row(sample, quantile == number) for number in range(self.quantiles)]
         top, bottom = quantile == self.quantiles - 1, quantile == 0
         rows.append(self._row(sample, top | bottom, np.where(top, 0, 1)))
-        entered = np.array([row.counts["rows"] - row.counts["no_entry"] for row in rows[:-1]])
-        missing = np.array([row.counts["missing_exits"] for row in rows[:-1]], np.int64)
         if self.sampling is not None:
             warn_of_intervals("net", self.sampling, [row.intervals["net"] for row in rows])
-        warn_of_missing("net", missing, entered.astype(np.int64))
+        half = [(row.intervals["net"].high - row.intervals["net"].low) / 2 if self.sampling else np.nan for row in rows]
+        net, worst = (np.array([row.means[name] for row in rows[:-1]], float) for name in ("net", "net_before_end"))
+        warn_of_exits(net, worst, np.array(half[:-1], float))
         p_value = rows[-1].intervals["gross"].p_value if self.sampling else np.nan
         return _Table(rows, p_value, given, without_book)
 
@@ -288,6 +291,7 @@ class _Trades(NamedTuple):
             "rows": len(inside), "tokens": len(np.unique(sample.token[inside])),
             "markets": len(np.unique(sample.market[inside])), "no_entry": int(no_entry.sum()),
             "missing_exits": int((no_exit & ~no_entry).sum()), "left_out": int(sample.repeated[inside].sum()),
+            "at_end": int((self.column("at_end", place) == 1).sum()),
         }  # fmt: skip
         parts = np.zeros(len(inside), np.int64) if part is None else part[inside]
         means, intervals = {}, {}
@@ -311,6 +315,9 @@ class _Trades(NamedTuple):
                     bounds=bounds,
                     signs=self._decided(place[known]),
                 )
+        before_end = self.column("net_low", place[self.column("at_end", place) != 1])
+        known = before_end[~np.isnan(before_end)]
+        means["net_before_end"] = float(known.mean()) if len(known) else np.nan
         return _Row(counts, means, intervals)
 
     def _decided(self, place: Ints) -> Floats:
@@ -344,7 +351,7 @@ class _Sample(NamedTuple):
 
 
 _COUNTS = ("rows", "tokens", "markets")
-_ENDS = ("no_entry", "missing_exits", "left_out")
+_ENDS = ("no_entry", "missing_exits", "left_out", "at_end")
 
 
 def _columns(rows: Sequence[_Row]) -> dict[str, Column]:

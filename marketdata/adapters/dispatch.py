@@ -25,6 +25,7 @@ from marketdata.points.schema import (
     COLUMNS,
     ID_COLUMNS,
     LISTS,
+    OBSERVED,
     PRICES,
     SIZES,
     Kind,
@@ -78,7 +79,7 @@ def run(
     refuse_narwhals(frame)
     names, step = names_of(frame), partial(run, function=function, kinds=kinds)
     kind = kind_of(names, kinds)
-    columns = names if keep_extra or kind not in COLUMNS else [c for c in names if c in COLUMNS[kind]]
+    columns = names if keep_extra or kind not in COLUMNS else [c for c in names if c in (*COLUMNS[kind], OBSERVED)]
     if isinstance(frame, pl.LazyFrame):
         query = frame.select(columns)
         if width is not None:  # all rows at once, as all times decide

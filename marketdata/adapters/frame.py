@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from marketdata.adapters import normalization
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Columns, Floats, Ints
-from marketdata.points.schema import COLUMNS, ID_COLUMNS, LISTS, Kind
+from marketdata.points.schema import COLUMNS, ID_COLUMNS, LISTS, OBSERVED, Kind
 from marketdata.times import to_text
 
 Native = Any
@@ -174,6 +174,15 @@ class Frame:
     def numbers(self, name: str) -> Floats:
         """A column of numbers, NaN where one is missing."""
         return normalization.numbers(self.raw(name), name) if name in normalization.RULES else self.read(name)[0]
+
+    def observed(self) -> NDArray[np.bool_]:
+        """False for rows that were filled in, by the column ``observed``; all True without it."""
+        if OBSERVED not in self.names:
+            return np.ones(len(self), bool)
+        raw = self.raw(OBSERVED)
+        return np.array([one is None or bool(one) for one in raw], bool) if isinstance(raw, list) else (
+            raw.cast(pl.Boolean).fill_null(value=True).to_numpy()
+        )  # fmt: skip
 
     def lists(self, name: str) -> pl.Series:
         """A column of lists of numbers; a missing list is empty."""

@@ -18,6 +18,7 @@ from marketdata.archive.storage import errors
 from marketdata.archive.storage.files import DataFile
 from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.errors import EVENT_HINT, ConfigError, NotArchivedError, NotTidyError, event_text
+from marketdata.points.life import of_record
 from marketdata.points.records import (
     FIELDS,
     GAMMA_NAMES,
@@ -29,7 +30,6 @@ from marketdata.points.records import (
     names,
     truth,
 )
-from marketdata.times import first_time
 
 Record = dict[str, Any]
 # Files are joined at this number. In an object store one file is enough, because each takes requests to read.
@@ -227,8 +227,9 @@ def active_times(record: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """When a market began and closed, by its record [microseconds]; None if the record does not say, or it is open."""
     # A market that is over and does not say when had its scheduled end.
     is_over = record.get("status") in ("closed", "resolved") or record.get("resolved_token_id") is not None
-    closed = first_time(record, "closed_at", "resolved_at", *(("end_date",) if is_over else ()))
-    return first_time(record, "start_date", "created_at"), closed
+    life = of_record(record)
+    closed = life.end("actual")
+    return life.starts_at, life.ends_at if closed is None and is_over else closed
 
 
 class Catalog:

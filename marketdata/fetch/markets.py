@@ -21,7 +21,7 @@ from marketdata.errors import (
 from marketdata.fetch.source import Source
 from marketdata.fetch.threads import run_all
 from marketdata.fetch.windows import MarketInfo, Window
-from marketdata.times import first_time
+from marketdata.points.life import of_record
 from marketdata.vendors import VENUES
 
 _MOST_MEMBERS = 100  # of an event that are named in an error
@@ -116,6 +116,7 @@ def _info(record: Any) -> MarketInfo:
         ids = ()
     # The end date is a deadline, and a market may be traded after it.
     is_traded = fields.get("closed_at") is None and fields.get("status") == "active"
-    ends = [] if is_traded else [first_time(fields, name) for name in ("end_date", "closed_at")]
+    life = of_record(fields)
+    ends = [] if is_traded else [life.ends_at, life.closed_at]
     end = max((one for one in ends if one is not None), default=None)
-    return MarketInfo(ids, first_time(fields, "start_date"), end)
+    return MarketInfo(ids, life.starts_at if fields.get("start_date") else None, end)

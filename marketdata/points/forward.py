@@ -20,8 +20,9 @@ NO_ENTRY, EXIT, SETTLED, NO_EXIT_BOOK, NO_EXIT_PRICE = range(5)
 class Trade(NamedTuple):
     """A trade of ``size`` shares (None: one share at the best price), ``latency`` after each snapshot [microseconds].
 
-    The exit is the first snapshot from the horizon until ``tolerance`` later. ``settled_at`` says when each token
-    resolves [microseconds], infinity if it is not known, and ``payoff`` what it pays.
+    The exit is the first snapshot from the horizon until ``tolerance`` later. ``over`` says when the market of each
+    token is over [microseconds], infinity if it is not known, and ``payoff`` what the token pays. ``is_book`` is False
+    for snapshots that were filled in, which no trade meets. ``last`` is the time of the last book of all tokens.
     """
 
     buys: bool
@@ -29,8 +30,10 @@ class Trade(NamedTuple):
     latency: int
     tolerance: int
     charge: Charge
-    settled_at: Floats
+    over: Floats
     payoff: Floats
+    is_book: NDArray[np.bool_]
+    last: int
 
 
 class Forward(NamedTuple):
@@ -42,13 +45,20 @@ class Forward(NamedTuple):
     net: Floats
     net_low: Floats
     status: Ints
+    at_end: NDArray[np.bool_]
 
 
 def forward(books: Books, horizons: Iterable[int], trade: Trade) -> Iterator[Forward]:
     """The results of a trade at each snapshot, held for each of the horizons [microseconds]."""
     start, mid = books.ts + trade.latency, np.append(books.mid, np.nan)
-    over, payoff = trade.settled_at[books.token], trade.payoff[books.token]
-    enters = np.where(start < over, first_from(books.token, start, books.token, books.ts), -1)
+    over, payoff = trade.over[books.token], trade.payoff[books.token]
+    seen = np.flatnonzero(trade.is_book)
+
+    def book_from(at: Ints, tolerance: int = 0) -> Ints:
+        found = first_from(books.token, at, books.token[seen], books.ts[seen], tolerance)
+        return np.append(seen, -1)[found]
+
+    enters = np.where(start < over, book_from(start), -1)
     entry_side, exit_side = (books.asks, books.bids) if trade.buys else (books.bids, books.asks)
     sign, worst = (1.0, 0.0) if trade.buys else (-1.0, 1.0)
     entry, entry_fee, *_ = _quotes(entry_side, trade, worst)[:, enters]
@@ -57,9 +67,12 @@ def forward(books: Books, horizons: Iterable[int], trade: Trade) -> Iterator[For
     fee_without_book = _fees(trade, worst, np.full(len(books), size)) / size
     for horizon in horizons:
         due = start + horizon
-        leaves = first_from(books.token, due, books.token, books.ts, trade.tolerance)
+        leaves = book_from(due, trade.tolerance)
+        at = np.where(leaves < 0, due + trade.tolerance, np.append(books.ts, 0)[leaves])
+        # A market that is over trades no more: it pays, or nobody knows what.
+        is_over = over <= at
+        settled, leaves = is_over & ~np.isnan(payoff), np.where(is_over, -1, leaves)
         no_book = leaves < 0
-        settled = over <= np.where(no_book, due + trade.tolerance, np.append(books.ts, 0)[leaves])
         price, fee, worst_price, worst_fee = closing[:, leaves]
         exits = np.where(settled, payoff, price)
         no_exit = np.isnan(exits)
@@ -71,7 +84,8 @@ def forward(books: Books, horizons: Iterable[int], trade: Trade) -> Iterator[For
             [no_entry, settled, no_book, no_exit], [NO_ENTRY, SETTLED, NO_EXIT_BOOK, NO_EXIT_PRICE], EXIT
         )
         exits, move = (np.where(no_entry, np.nan, values) for values in (exits, move))
-        yield Forward(entry, exits, move, net, np.where(no_exit, worst_net, net), status)
+        at_end = (status == NO_EXIT_BOOK) & (due > trade.last) & ~is_over
+        yield Forward(entry, exits, move, net, np.where(no_exit, worst_net, net), status, at_end)
 
 
 def _quotes(side: Side, trade: Trade, worst: float) -> Floats:

@@ -19,6 +19,7 @@ Ids = tuple[str | None, ...]
 Records = Mapping[str, Collection[str]]
 _FIRST_LABELS = ("yes", "y", "up", "over", "above", "higher", "long", "true", "home")
 _LAST_LABELS = ("no", "n", "down", "under", "below", "lower", "short", "false", "away")
+_OPPOSITES = dict(zip(_FIRST_LABELS + _LAST_LABELS, _LAST_LABELS + _FIRST_LABELS, strict=True))
 
 
 class Mirrors(NamedTuple):
@@ -44,8 +45,12 @@ def label_rank(label: str | None) -> tuple[int, str]:
 def has_a_third(labels: Sequence[str | None]) -> bool:
     """Whether two labels say that their market has a third one: Yes beside another than No, or Draw beside Home."""
     texts = [(label or "").casefold() for label in labels]
-    opposites = dict(zip(_FIRST_LABELS + _LAST_LABELS, _LAST_LABELS + _FIRST_LABELS, strict=True))
-    return all(texts) and any(opposites.get(a, b) != b for a, b in (texts, texts[::-1]))
+    return all(texts) and any(_OPPOSITES.get(a, b) != b for a, b in (texts, texts[::-1]))
+
+
+def are_opposite(one: str | None, other: str | None) -> bool:
+    """Whether two labels are the two of one question: Yes and No, Up and Down."""
+    return _OPPOSITES.get((one or "").casefold()) == (other or "").casefold() != ""
 
 
 def place_in_market(token: str | None, label: str | None, record: Sequence[str] = ()) -> tuple[Any, ...]:

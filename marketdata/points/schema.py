@@ -49,6 +49,8 @@ SNAPSHOT_FIELDS: dict[str, Literal["number", "text"]] = {
 }  # fmt: skip
 BID, ASK = "bid", "ask"
 COUNT = "_count"
+# False in rows that `resample` and `align` filled in.
+OBSERVED = "observed"
 
 TOLERANCE = 1e-9
 """Prices [probability] and sizes [relative] closer than this are equal: a sum depends on the order of its terms."""

@@ -15,11 +15,12 @@ from marketdata.errors import EmptyRangeWarning, warn
 from marketdata.points.arguments import choice
 from marketdata.points.asof import latest
 from marketdata.points.columns import Floats, Ints, Series
+from marketdata.points.life import ENDS
 from marketdata.points.mirrors import mirrors
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.resolution import Width
 from marketdata.tidy.groups import combined
-from marketdata.tidy.outcomes import ENDS_OF, Ends, ends_of, records_of
+from marketdata.tidy.outcomes import lives_of, records_of
 from marketdata.tidy.returns import probability_of
 from marketdata.tidy.scores import FORECAST_KINDS
 from marketdata.times import SECOND, Duration, to_durations
@@ -80,20 +81,20 @@ def before_end(
     [('Yes', '1d', None), ('Yes', '12h', 0.43)]
     """
     frame = read(frame)
-    choice("of", of, ENDS_OF)
+    choice("of", of, ENDS)
     durations = to_durations(before, "before", "['1d', '6h']")
     given = optional_width(frame, width)
     _, series, name = probability_of(in_memory(frame, FORECAST_KINDS))
     if given is not None:
         given.check(series.ts)
-    ends = ends_of(markets)
+    ends = lives_of(markets)
     known = [(i, ends[token.market_id]) for i, token in enumerate(series.tokens) if token.market_id in ends]
-    known = [(i, end) for i, end in known if end.of(of) is not None]
+    known = [(i, end) for i, end in known if end.end(of) is not None]
     _warn_of_no_end({token.market_id for token in series.tokens}, {series.tokens[i].market_id for i, _ in known}, of)
     token = np.repeat(np.array([i for i, _ in known], np.int64), len(durations))
     which = np.tile(np.arange(len(durations)), len(known))
-    end = np.repeat(np.array([end.of(of) for _, end in known], np.int64), len(durations))
-    over = np.repeat(np.array([_closed(end) for _, end in known], float), len(durations))
+    end = np.repeat(np.array([end.end(of) for _, end in known], np.int64), len(durations))
+    over = np.repeat(np.array([end.over for _, end in known], float), len(durations))
     moment = end - np.array([*durations.values()], np.int64)[which]
     row = _last_known(series, token, moment, None if given is None else given.micros)
     price = np.where((row < 0) | (over <= moment), np.nan, np.append(series.values[name], np.nan)[row])
@@ -126,12 +127,6 @@ def _counted(series: Series, token: Ints, moment: Ints, price: Floats, markets: 
     is_priced = np.bincount(place, has_price) > 0
     rows = np.flatnonzero(has_price | ~is_priced[place])
     return rows[~mirrors(series.tokens, token[rows], moment[rows], records).left_out]
-
-
-def _closed(end: Ends) -> float:
-    """When a market was over [microseconds], infinity if that is not known."""
-    times = [time for time in (end.closed_at, end.resolved_at) if time is not None]
-    return float(min(times, default=np.inf))
 
 
 def _warn_of_no_end(markets: set[str], known: set[str], of: str) -> None:

@@ -9,25 +9,29 @@ from numpy.typing import NDArray
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, as_kind_of, in_memory, names_of, read, selected
-from marketdata.adapters.frame import Column, Frame
+from marketdata.adapters.frame import Frame
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import text
 from marketdata.points.columns import Floats, Ints
 from marketdata.points.intervals import UNBOUNDED, Sampling, effective, of_rows
+from marketdata.points.left_out import warn_of_exits, warn_of_left_out
 from marketdata.points.mirrors import Records, mirrors, warn_of_mixed_labels
-from marketdata.points.schema import ID_COLUMNS, require
+from marketdata.points.schema import ID_COLUMNS, OBSERVED, require
 from marketdata.points.sums import group_sums
-from marketdata.tidy.forward import is_settled
+from marketdata.tidy.forward import flags_of, is_settled
 from marketdata.tidy.groups import By, Cluster, Keys, Rows, numbers_of_distinct
-from marketdata.tidy.intervals import ends, warn_of_intervals, warn_of_missing
+from marketdata.tidy.intervals import ends, warn_of_intervals
 from marketdata.tidy.outcomes import orders_of
+
+# Columns of forward returns, and of frames that were filled in, which say what a value is.
+_LOOKED_AT = ("ts", "status", "horizon", "net_low", "at_end", OBSERVED)
 
 
 def cluster_mean(
     frame: F,
     value: str,
     *,
-    cluster: Cluster = "market_id",
+    cluster: Cluster = None,
     by: By = None,
     bounds: tuple[float, float] | None = None,
     markets: Any = None,
@@ -48,9 +52,10 @@ def cluster_mean(
         Rows with ``market_id``, of any kind of frame; the columns that are needed are read into memory.
     value : str
         A column of numbers, such as ``net`` of `forward_returns`. Rows without a value are left out.
-    cluster : str or pair of str
+    cluster : str or pair of str, optional
         Column of rows that share their luck: "market_id", "event_slug" where markets of one event do, "day" where
-        shocks of a day are common. A pair, such as ("market_id", "day"), allows for both.
+        shocks of a day are common. A pair, such as ("market_id", "day"), allows for both. By default the event, of the
+        frame or of ``markets``, and the market where none is known; the result says which in ``cluster``.
     by : str or list of str, optional
         Columns to group by, such as "horizon". Columns that the frame lacks may be in ``markets``, and "day" is the
         UTC day of ``ts``; ``cluster`` too.
@@ -58,7 +63,7 @@ def cluster_mean(
         The least and the greatest mean there can be; the interval is within. By default -1 and 1, what a share can
         earn, if no value is outside. Say (0, 1) of values that cannot be negative.
     markets : frame, optional
-        Market records, whose order of tokens says which one counts.
+        Market records, whose order of tokens says which one counts, and whose events are clusters.
     interval : float or None
         Probability that the interval covers [0 to 1]; None leaves ``low`` and ``high`` out.
     resamples, seed : int
@@ -77,7 +82,10 @@ def cluster_mean(
           degrees of freedom as clusters carry the variance. It is null with fewer than five, where all are alike, and
           where the mean hangs on a few of them. It is null too where ``bounds`` have 0 inside and fewer than three
           clusters would have the rarer sign if the mean were 0, as of favourites that nearly all won.
+        - ``cluster``: how rows were clustered, only with ``interval``.
         - ``left_out``: rows of the other token that repeat a row of the one that counts.
+        - ``nulls``, ``at_end``, ``not_observed``: rows without a value, those of them whose exit is after the last
+          book (see `forward_returns`), which are no nulls then, and rows that were filled in.
 
     Raises
     ------
@@ -91,7 +99,8 @@ def cluster_mean(
     MixedLabelsWarning
         The tokens that count have different labels, so that the sign of the mean has no one meaning.
     MissingValuesWarning
-        More than 5 percent of the rows have no value.
+        More than 5 percent of the rows have no value. For ``net`` of forward returns: trades without an exit may move
+        the mean by more than a quarter of half the interval, or by 0.001 without one. ``net_low`` says how far.
 
     References
     ----------
@@ -109,19 +118,28 @@ def cluster_mean(
     chosen, present = text("value", value, "the name of a column"), names_of(frame)
     keys, sampling = Keys.of(by, cluster, present, markets), Sampling.of(interval, resamples, seed)
     require("A frame with a mean over markets", ["market_id", chosen], present)
-    wanted = ["market_id", chosen, *keys.carried(present), *ID_COLUMNS, "ts", "status", "horizon"]
+    wanted = ["market_id", chosen, *keys.carried(present), *ID_COLUMNS, *_LOOKED_AT]
     rows = Rows(in_memory(selected(frame, [name for name in dict.fromkeys(wanted) if name in present])), keys)
     table = rows.table
     if not table.is_number(chosen) and len(table):
         raise ConfigError("is refused; allowed is a column of numbers.", argument="value", value=value)
     left_out = _mirrored(table, {} if markets is None else orders_of(markets))
     values, clusters = table.numbers(chosen), rows.clusters()
+    observed = table.observed()
     first, group = rows.groups(keys.by)
     repeats, counted = np.bincount(group[left_out], minlength=len(first)), np.where(left_out, -1, group)
-    given = np.bincount(counted[counted >= 0], minlength=len(first))
-    has_value = np.where(np.isnan(values), -1, counted)
+    at_end = np.isnan(values) & flags_of(table, "at_end")
+    has_value = np.where(np.isnan(values) | ~observed, -1, counted)
+    left = {
+        reason: np.bincount(counted[out & (counted >= 0)], minlength=len(first))
+        for reason, out in (
+            ("nulls", np.isnan(values) & observed & ~at_end),
+            ("at_end", at_end & observed),
+            ("not_observed", ~observed),
+        )
+    }
     limits = _bounds(bounds, values)
-    columns: dict[str, Column] = {name: rows.column(name, first) for name in keys.by}
+    columns: dict[str, Any] = {name: rows.column(name, first) for name in keys.by}
     columns["markets"] = numbers_of_distinct(rows.codes("market_id"), has_value, len(first))
     columns |= means(values, has_value, len(first), clusters)
     if sampling is not None:
@@ -139,8 +157,15 @@ def cluster_mean(
         ]
         columns |= ends("", intervals)
         warn_of_intervals(chosen, sampling, [one for one in intervals if one.effective or one.reason != "few"])
-    warn_of_missing(chosen, given - np.asarray(columns["points"]), given)
-    return as_kind_of(frame, columns | {"left_out": repeats}, len(first))  # type: ignore[no-any-return]
+        columns["cluster"] = [keys.clustered] * len(first)
+    if chosen == "net" and "net_low" in table.names:
+        low = table.numbers("net_low")
+        counts = np.where(np.isnan(low) | at_end | ~observed, -1, counted)
+        half = (columns["high"] - columns["low"]) / 2 if sampling else np.full(len(first), np.nan)
+        warn_of_exits(columns["mean"], means(low, counts, len(first), clusters)["mean"], half)
+    else:
+        warn_of_left_out(chosen, "nulls", left["nulls"], columns["points"])
+    return as_kind_of(frame, columns | {"left_out": repeats, **left}, len(first))  # type: ignore[no-any-return]
 
 
 def means(values: Floats, group: Ints, count: int, clusters: Ints) -> dict[str, Any]:

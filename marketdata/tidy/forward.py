@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import F, read, run
+from marketdata.adapters.dispatch import F, distinct_rows, in_memory, is_in_memory, is_lazy, read, run
 from marketdata.adapters.frame import Column, Frame, Native, Texts
+from marketdata.adapters.normalization import is_missing
 from marketdata.adapters.widths import width_of
 from marketdata.points import forward as rules
 from marketdata.points.arguments import choice, number
 from marketdata.points.columns import Columns
 from marketdata.points.fees import schedule
+from marketdata.points.order import NO_TIME
 from marketdata.resolution import Width
 from marketdata.tidy.measures import TOP_KINDS
 from marketdata.tidy.outcomes import Payoffs, for_tokens
@@ -43,7 +45,8 @@ def forward_returns(
     """The return of a taker who buys (or sells) after each snapshot and trades back one horizon later.
 
     A missing exit is not missing at random: a token that falls has no bid. So a mean of ``net`` needs the mean of
-    ``net_low`` beside it. No row after ts + latency + horizon + tolerance changes a row.
+    ``net_low`` beside it. No row after ts + latency + horizon + tolerance changes a row, but ``at_end``. No trade meets
+    a book that was filled in (``observed`` is false), or one that begins after the close.
 
     Parameters
     ----------
@@ -82,10 +85,12 @@ def forward_returns(
         - ``status``: how the trade ended, one of these texts.
 
           - "exit": both trades met a book with enough shares.
-          - "settled": the market resolved before the exit, and its payoff counts.
-          - "no_entry": no book at ts + latency has enough shares, or the market had resolved. All values are null.
+          - "settled": the market closed or resolved before the exit, and its payoff counts.
+          - "no_entry": no book at ts + latency has enough shares, or the market had closed. All values are null.
           - "no_exit_book": there is no book within ``tolerance``. ``exit`` and ``net`` are null.
           - "no_exit_bid" (of a seller "no_exit_ask"): the book has too few shares. ``exit`` and ``net`` are null.
+
+        - ``at_end``: the exit is missing because it would be after the last of all books; no bias by itself.
 
     Raises
     ------
@@ -110,15 +115,18 @@ def forward_returns(
     patience = 0 if tolerance is None else to_duration(tolerance, "tolerance")
     fee_schedule = schedule(fees)
     payoffs = partial(Payoffs, {}) if outcomes is None else for_tokens(books, partial(Payoffs, outcomes))
+    is_whole = is_in_memory(books) or is_lazy(books)
+    last = None if is_whole else int(in_memory(distinct_rows(books, ["ts"])).times("ts").max(initial=NO_TIME))
 
     def trades(part: Frame) -> Native:
         part, rows = frames.sorted_books(part, all_levels=shares is not None)
         charge = fee_schedule.charge_for(rows)
         resolved = payoffs(rows.tokens)
         payoff = resolved.of(rows.tokens)
-        ends = np.array([resolved.resolved_at.get(token.market_id, np.inf) for token in rows.tokens], float)
-        ends[np.isnan(payoff)] = np.inf
-        trade = rules.Trade(side == "buy", shares, delay, patience, charge, ends, payoff)
+        last_book = int(rows.ts.max(initial=NO_TIME)) if last is None else last
+        is_book = part.observed()[rows.bids.begins if part.kind == "books" else np.arange(len(rows))]
+        over = resolved.over(rows.tokens)
+        trade = rules.Trade(side == "buy", shares, delay, patience, charge, over, payoff, is_book, last_book)
         results = rules.forward(rows, micros.values(), trade)
         count = len(micros)
         entries = Columns(rows.tokens, rows.bounds * count, np.repeat(rows.ts, count))
@@ -135,3 +143,10 @@ def is_settled(returns: Frame) -> NDArray[np.bool_]:
     """Which rows of forward returns a payoff ended."""
     statuses, which = frames.distinct_ids(returns, ["status"])
     return np.array([status == ("settled",) for status in statuses], bool)[which]
+
+
+def flags_of(table: Frame, name: str) -> NDArray[np.bool_]:
+    """A column of truth values, False without it."""
+    if name not in table.names:
+        return np.zeros(len(table), bool)
+    return np.array([not is_missing(one) and bool(one) for one in table.raw(name)], bool)

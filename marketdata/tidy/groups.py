@@ -16,11 +16,13 @@ from marketdata.points.arguments import texts
 from marketdata.points.columns import Ints
 from marketdata.points.order import distinct
 from marketdata.points.schema import ID_COLUMNS
+from marketdata.tidy.outcomes import events_of
 from marketdata.tidy.records import columns_of
+from marketdata.tidy.venue_records import EVENTS
 from marketdata.times import SECOND
 
 By = str | Iterable[str] | None
-Cluster = str | Iterable[str]
+Cluster = str | Iterable[str] | None
 DAY = "day"
 _MICROS_OF_DAY = 86_400 * SECOND
 
@@ -39,11 +41,15 @@ class Keys(NamedTuple):
     by: list[str]
     cluster: list[str]
     records: Records
+    events: Mapping[str, Any] | None = None
+    """The event of each market, where ``cluster`` is the event because nothing else was asked for."""
 
     @classmethod
     def of(cls, by: By, cluster: Cluster, present: Sequence[str], records: Any) -> Keys:
         """The arguments of a function of a frame with the columns ``present``, checked."""
         groups = [] if by is None else texts("by", by, "the name of a column")
+        if cluster is None:
+            return cls._by_events(groups, present, records)
         clusters = texts("cluster", cluster, "the name of a column")
         if not 1 <= len(clusters) <= 2:
             raise ConfigError("is refused; allowed are a column and a pair.", argument="cluster", value=clusters)
@@ -52,10 +58,23 @@ class Keys(NamedTuple):
         given = _records(lacking, records, has_times="ts" in present)
         return cls(groups, clusters, given)
 
+    @classmethod
+    def _by_events(cls, groups: list[str], present: Sequence[str], records: Any) -> Keys:
+        """Clusters of events, of the frame or of the records; of markets where no event is known."""
+        given = _records({"by": [n for n in groups if n not in present]}, records, has_times="ts" in present)
+        column = next((name for name in EVENTS if name in present), "")
+        name, events = (column, {}) if column else events_of(records)
+        return cls(groups, [name], given, events) if name else cls(groups, ["market_id"], given)
+
+    @property
+    def clustered(self) -> str:
+        """How rows were clustered, for results."""
+        return ", ".join(self.cluster)
+
     def carried(self, present: Sequence[str]) -> list[str]:
         """The further columns that the rows of a frame must keep."""
         names = dict.fromkeys([*self.by, *self.cluster])
-        return [n for n in names if n in present or (n == DAY and n not in self.records.names)]
+        return [n for n in names if n in present or (n == DAY and self.events is None and n not in self.records.names)]
 
 
 class Rows:
@@ -96,7 +115,23 @@ class Rows:
 
     def clusters(self) -> Ints:
         """The cluster of each row, one line for each way to cluster."""
+        if self.keys.events is not None:
+            return self._events(self.keys.cluster[0])[None]
         return np.stack([self.codes(name, nullable=False) for name in self.keys.cluster])
+
+    def _events(self, name: str) -> Ints:
+        """The event of each row, and the market of a row whose event is not known."""
+        if name not in self.table.names:
+            events = self.keys.events or {}
+            place = {event: i for i, event in enumerate(sorted({*events.values()}, key=lambda e: (str(type(e)), e)))}
+            alone = {market: len(place) + i for i, market in enumerate(sorted(self._markets))}
+            of_market = [place[events[one]] if one in events else alone[one] for one in self._markets]
+            return np.array(of_market, np.int64)[self._market]
+        codes = codes_of(self.table, name)
+        _, first = np.unique(codes, return_index=True)
+        lacking = [is_missing(one) for one in self.table.take(first).raw(name)]
+        is_unknown = np.array(lacking, bool)[codes]
+        return np.where(is_unknown, codes.max(initial=-1) + 1 + codes_of(self.table, "market_id"), codes)
 
     def _row(self, market: str, name: str) -> int:
         if market not in self.keys.records.row:

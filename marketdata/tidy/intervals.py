@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from marketdata.errors import FewMarketsWarning, MissingValuesWarning, warn
-from marketdata.points.columns import Floats, Ints
+from marketdata.errors import FewMarketsWarning, warn
+from marketdata.points.columns import Floats
 from marketdata.points.intervals import ENOUGH, LEAST, Interval, Reason, Sampling
 
 _WHY: dict[Reason, str] = {
@@ -46,17 +46,4 @@ def warn_of_intervals(name: str, sampling: Sampling, intervals: Sequence[Interva
             "the rarer outcome, an interval covers less often than it says.",
             FewMarketsWarning,
             hint="Add markets, or leave the interval out with interval=None.",
-        )
-
-
-def warn_of_missing(name: str, missing: Ints, rows: Ints) -> None:
-    """MissingValuesWarning where a mean leaves out many of the rows."""
-    shares = missing / np.maximum(rows, 1)
-    often = shares[shares > 0.05]
-    if len(often):
-        warn(
-            f"Up to {often.max():.0%} of the rows have no {name}, in {len(often)} of {len(shares)} groups; the mean "
-            "leaves them out.",
-            MissingValuesWarning,
-            hint="Rows without an exit are not missing at random: give the mean of net_low beside it.",
         )

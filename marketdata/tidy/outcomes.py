@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, as_kind_of, distinct_rows, in_memory, is_in_memory, names_of, run
-from marketdata.adapters.frame import Column, Frame, Native
+from marketdata.adapters.frame import Column, Frame, Native, Texts
 from marketdata.adapters.normalization import is_missing
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.columns import Floats, Token
+from marketdata.points.life import TIMES, Life, over
+from marketdata.points.mirrors import are_opposite
 from marketdata.points.order import NO_TIME
 from marketdata.points.records import refuse_payoffs
 from marketdata.points.schema import ID_COLUMNS, require
 from marketdata.tidy.records import columns_of
-from marketdata.tidy.venue_records import venue_columns
+from marketdata.tidy.venue_records import EVENTS, venue_columns
 from marketdata.times import SECOND, to_micros
 
 T = TypeVar("T")
@@ -27,9 +29,9 @@ Key = tuple[str, str | None]
 Tokens = Iterable[tuple[str, str | None, str | None]]
 _RECORD_COLUMNS = ("market_id", "token_ids", "token_labels")
 _OUTCOME_COLUMNS = ("resolved_token_id", "resolved_token_label", "payoffs")
-_END_TIMES = ("ends_at", "closed_at", "resolved_at")
 _ALLOWED_OUTCOMES = "what md.outcomes(markets) gives, frames of market records"
-_COLUMNS_READ = (*ID_COLUMNS, *_RECORD_COLUMNS[1:], *_OUTCOME_COLUMNS, "payoff", *_END_TIMES, "end_date")
+_ALLOWED_PAYOFFS = f"{_ALLOWED_OUTCOMES}, and a mapping of market id to the token that won"
+_COLUMNS_READ = (*ID_COLUMNS, *_RECORD_COLUMNS[1:], *_OUTCOME_COLUMNS, "payoff", *TIMES, "end_date", *EVENTS)
 
 
 def outcomes(markets: F) -> F:
@@ -57,8 +59,9 @@ def outcomes(markets: F) -> F:
           its others. It is null while the market is open.
         - ``ends_at``: the scheduled end, or ``end_date`` of the record [UTC].
         - ``closed_at``, ``resolved_at``: the end of trading, and when the outcome was known [UTC].
+        - ``event_slug``: the event of the market (or ``event_id``), only where the records say it.
 
-        Times are null where the record lacks them.
+        Times are null where the record lacks them, and ``ends_at`` where a venue may have moved it to the close.
 
     Raises
     ------
@@ -80,8 +83,9 @@ def outcomes(markets: F) -> F:
     data = _of_records(_read(markets))
     columns: dict[str, Column] = {c: data[c] for c in ID_COLUMNS}
     columns["payoff"] = np.array(data["payoff"], float)
-    for c in _END_TIMES:
+    for c in TIMES:
         columns[c] = frames.times(np.array([NO_TIME if t is None else t for t in data[c]], np.int64))
+    columns |= {c: Texts.of(data[c]) for c in EVENTS if c in data}
     return as_kind_of(markets, columns, len(data["market_id"]))  # type: ignore[no-any-return]
 
 
@@ -104,7 +108,7 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
     if "token_ids" in data or not {"resolved_at", "closed_at"} & data.keys():
         data = _of_records(data)
     require("A frame of outcomes", ["market_id"], data)
-    ends = _resolved(data)
+    ends = _paid(data, _lives(data))
 
     def with_time_left(part: Frame) -> Native:
         require("A tidy frame", ["market_id"], part.names)
@@ -116,30 +120,22 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
     return run(frame, with_time_left, ("books", "series"), partition_by="row", keep_extra=True)
 
 
-class Ends(NamedTuple):
-    """The ends of a market [microseconds], None where unknown."""
-
-    ends_at: int | None
-    closed_at: int | None
-    resolved_at: int | None
-
-    def of(self, which: str) -> int | None:
-        """The "scheduled" or the "actual" end."""
-        return self.ends_at if which == "scheduled" else self.resolved_at if self.closed_at is None else self.closed_at
-
-
-ENDS_OF = ("scheduled", "actual")
-
-
-def ends_of(markets: Native) -> dict[str, Ends]:
-    """The ends of each market, from market records or the result of `outcomes`."""
+def lives_of(markets: Native) -> dict[str, Life]:
+    """The life of each market, from market records or the result of `outcomes`."""
     data = _read(markets, _ALLOWED_OUTCOMES)
     require("A frame of outcomes", ["market_id"], data)
-    rows = _rows(data, ("market_id", *_END_TIMES, "end_date"))
-    return {
-        str(market): Ends(end_date if ends_at is None else ends_at, closed_at, resolved_at)
-        for market, ends_at, closed_at, resolved_at, end_date in rows
-    }
+    return _lives(data)
+
+
+def events_of(records: Native | Mapping[str, object] | None) -> tuple[str, dict[str, Any]]:
+    """The column that says the event of a market, and the event of each that has one; from records or outcomes."""
+    if records is None or isinstance(records, Mapping):
+        return "", {}
+    data = _read(records, _ALLOWED_PAYOFFS)
+    name = next((c for c in EVENTS if any(one is not None for one in data.get(c, ()))), None)
+    if name is None or "market_id" not in data:
+        return "", {}
+    return name, {str(m): event for m, event in _rows(data, ("market_id", name)) if event is not None}
 
 
 def records_of(markets: Native) -> dict[str, list[str]]:
@@ -162,19 +158,27 @@ def _orders(data: Mapping[str, list[Any]]) -> dict[str, list[str]]:
 def _read(given: Native, allowed: str = "a frame of market records") -> dict[str, list[Any]]:
     """The columns of outcomes or market records that count, their times in microseconds."""
     data = venue_columns(given, columns_of(given, _COLUMNS_READ, allowed))
-    for c in data.keys() & {*_END_TIMES, "end_date"}:
+    for c in data.keys() & {*TIMES, "end_date"}:
         data[c] = [None if t is None else to_micros(t, c, is_data=True) for t in data[c]]
     return data
 
 
-def _resolved(data: Mapping[str, list[Any]]) -> dict[str, int]:
-    """``resolved_at`` of outcomes by market, or ``closed_at`` where it has a payoff and no time of resolution."""
-    rows = _rows(data, ("market_id", "resolved_at", "closed_at", "payoff"))
-    return {
-        market: closed_at if resolved_at is None else resolved_at
-        for market, resolved_at, closed_at, payoff in rows
-        if resolved_at is not None or (closed_at is not None and payoff is not None)
-    }
+def _lives(data: Mapping[str, list[Any]]) -> dict[str, Life]:
+    """The life of each market; a time is that of its first row that has one."""
+    lives: dict[str, Life] = {}
+    for market, end_date, ends_at, *actual in _rows(data, ("market_id", "end_date", *TIMES)):
+        life = Life(None, end_date if ends_at is None else ends_at, *actual)
+        first = lives.setdefault(str(market), life)
+        if first != life:
+            lives[str(market)] = Life(*(b if a is None else a for a, b in zip(first, life, strict=True)))
+    return lives
+
+
+def _paid(data: Mapping[str, list[Any]], lives: Mapping[str, Life]) -> dict[str, int]:
+    """When it was known what each market pays: ``resolved_at``, or ``closed_at`` where it has a payoff."""
+    rows = ((str(market), payoff) for market, payoff in _rows(data, ("market_id", "payoff")))
+    known = {m: lives[m].paid_at for m, paid in rows if paid is not None or lives[m].resolved_at is not None}
+    return {market: at for market, at in known.items() if at is not None}
 
 
 def _rows(data: Mapping[str, list[Any]], names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
@@ -195,6 +199,7 @@ class Payoffs:
         self._labels: dict[str, dict[str | None, str | None]] = defaultdict(dict)
         for market, token, label in tokens:
             self._labels[market][token] = label
+        self.lives: dict[str, Life] = {}
         self.resolved_at: dict[str, int] = {}
         self.records: dict[str, list[str] | set[str]] = {}
         self.open: set[str] = set()
@@ -212,6 +217,10 @@ class Payoffs:
     def of(self, tokens: Sequence[Token]) -> Floats:
         """The payoff of each token, NaN where it is not known."""
         return np.array([self.payoff.get(token[:2], np.nan) for token in tokens], float)
+
+    def over(self, tokens: Sequence[Token]) -> Floats:
+        """When the market of each token was over [microseconds], infinity where that is not known."""
+        return over(self.lives, [token.market_id for token in tokens])
 
     def _take_mapping(self, given: Mapping[str, object]) -> None:
         for market, value in ((str(market), value) for market, value in given.items()):
@@ -235,6 +244,9 @@ class Payoffs:
             labelled = [token for token, label in tokens.items() if label == value]
             if len(labelled) == 1:
                 return labelled[0]
+            # A frame may have only Yes of a market that resolved to No.
+            if len(tokens) == 1 and are_opposite(value, *tokens.values()):
+                return str(value)
             # A frame may have only the losing tokens, so a value written like their ids is the token that won. It is
             # not if another market without a common id has it, because short ids repeat.
             others = (other for other in self._labels.values() if tokens.keys().isdisjoint(other))
@@ -247,7 +259,9 @@ class Payoffs:
         )
 
     def _take_frame(self, given: Native) -> None:
-        data = _read(given, f"{_ALLOWED_OUTCOMES}, and a mapping of market id to the token that won")
+        data = _read(given, _ALLOWED_PAYOFFS)
+        if "market_id" in data:
+            self.lives = _lives(data)
         ordered = {}
         if "token_ids" in data:
             ordered, data = _orders(data), _of_records(data)
@@ -273,7 +287,7 @@ class Payoffs:
         for market, named in tokens_of_market.items():
             refuse_payoffs(market, [self.payoff.get((market, token)) for token in sorted(named)])
         self.records = {**tokens_of_market, **ordered}
-        self.resolved_at = _resolved(data)
+        self.resolved_at = _paid(data, self.lives)
         self.open = self.records.keys() - {market for market, _ in self.payoff}
 
 
@@ -312,8 +326,9 @@ def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     missing = () if has_outcome else _OUTCOME_COLUMNS[:1]
     require("A frame of market records", (*_RECORD_COLUMNS, *missing), data)
     rows: dict[Key, tuple[Any, ...]] = {}
-    for record in _rows(data, (*_RECORD_COLUMNS, *_OUTCOME_COLUMNS, *_END_TIMES, "end_date")):
-        market, ids, labels, won, won_label, shares, ends_at, closed_at, resolved_at, end_date = record
+    events = [c for c in EVENTS if any(one is not None for one in data.get(c, ()))][:1]
+    for record in _rows(data, (*_RECORD_COLUMNS, *_OUTCOME_COLUMNS, *TIMES, "end_date", *events)):
+        market, ids, labels, won, won_label, shares, ends_at, closed_at, resolved_at, end_date, *event = record
         tokens = [str(token) for token in (ids if ids is not None else ())]
         names = [None if is_missing(label) else str(label) for label in (labels if labels is not None else ())]
         names = names or [None] * len(tokens)
@@ -321,14 +336,14 @@ def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
             raise NotTidyError(f"Market {market!r} has {len(tokens)} token_ids and {len(names)} token_labels.")
         if won is None and won_label is not None:
             won = tokens[names.index(won_label)] if names.count(won_label) == 1 else won_label
-        times = (end_date if ends_at is None else ends_at, closed_at, resolved_at)
+        times = (end_date if ends_at is None else ends_at, closed_at, resolved_at, *event)
         payoffs = _payoffs(str(market), tokens, won, shares)
         for token, label, payoff in zip(tokens, names, payoffs, strict=True):
             row = (str(market), token, label, payoff, *times)
             if rows.setdefault(row[:2], row) != row:
                 raise NotTidyError(f"Market {market!r} has two records that differ; keep the right one.")
     ordered = sorted(rows.values(), key=lambda row: row[0])  # by market: the first token of a record stays first
-    return {name: [row[i] for row in ordered] for i, name in enumerate((*ID_COLUMNS, "payoff", *_END_TIMES))}
+    return {name: [row[i] for row in ordered] for i, name in enumerate((*ID_COLUMNS, "payoff", *TIMES, *events))}
 
 
 def _payoffs(market: str, tokens: list[str], won: str | None, shares: Iterable[object] | None) -> list[float | None]:

@@ -23,7 +23,7 @@ from marketdata.points import resample as rules
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Columns, Ints, Series
 from marketdata.points.grids import COARSE, RowWidth, Widths, coarser_grid, widths
-from marketdata.points.schema import COLUMNS, COUNT, ID_COLUMNS, LISTS, QUOTES, Kind, is_count, value_columns
+from marketdata.points.schema import COLUMNS, COUNT, ID_COLUMNS, LISTS, OBSERVED, QUOTES, Kind, is_count, value_columns
 from marketdata.resolution import BASES, BucketWidth, Width
 from marketdata.tidy.frames import carried_counts
 from marketdata.tidy.shapes import exploded, nested
@@ -269,4 +269,4 @@ def _on_grid(frame: Frame, columns: Columns, grid: Ints, fill: Fill) -> Native:
     # A filled value has a count of 0, so that it has no weight when means are averaged again.
     for name in (c for c in frame.names if is_count(c, frame.names)):
         values[name] = np.where(observed, np.nan_to_num(np.append(frame.numbers(name), 0))[shown], 0).astype(np.int64)
-    return frames.rows_to_frame(frame, shown, {**values, "observed": observed})
+    return frames.rows_to_frame(frame, shown, {**values, OBSERVED: observed})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from marketdata.errors import ConfigError, OpenMarketsWarning, warn
 from marketdata.points import scores
 from marketdata.points.arguments import choice, number, whole
 from marketdata.points.columns import Floats, Ints
-from marketdata.points.intervals import Sampling
-from marketdata.points.mirrors import mirrors, warn_of_mixed_labels
+from marketdata.points.intervals import Interval, Sampling
+from marketdata.points.left_out import choose, warn_of_left_out
+from marketdata.points.mirrors import warn_of_mixed_labels
 from marketdata.points.schema import ID_COLUMNS, TOLERANCE, Kind
 from marketdata.points.scores import Forecasts
 from marketdata.points.sums import group_sums
@@ -31,6 +32,8 @@ Bins = int | Iterable[float] | Literal["equal counts"]
 FORECAST_KINDS: tuple[Kind, ...] = ("prices", *TOP_KINDS, "series")
 _IDS: dict[str, Sequence[str]] = {"market": ID_COLUMNS[:1], "token": ID_COLUMNS, "all": ()}
 _EQUAL_COUNTS = 10
+# Why a row is no forecast, beside being the mirror of another one.
+LEFT_OUT = ("nulls", "after_close", "not_observed")
 
 
 def brier(
@@ -39,7 +42,7 @@ def brier(
     *,
     of: Of = "market",
     by: By = None,
-    cluster: Cluster = "market_id",
+    cluster: Cluster = None,
     interval: float | None = 0.95,
     resamples: int = 1000,
     seed: int = 0,
@@ -65,9 +68,10 @@ def brier(
     by : str or list of str, optional
         Columns of the frame to group by, such as the hours before the end, or of the frame ``outcomes``, such as
         "topic". "day" is the UTC day of ``ts``.
-    cluster : str or pair of str
-        Of "all": "market_id", or such a column of forecasts that share their luck: "event_slug", "day". A pair allows
-        for both.
+    cluster : str or pair of str, optional
+        Of "all": a column of forecasts that share their luck, such as "market_id", "event_slug" or "day". A pair
+        allows for both. By default the event, of the frame or of ``outcomes``, and the market where none is known; the
+        result says which in ``cluster``.
     interval : float or None
         Of "all": probability that the interval covers [0 to 1]; None leaves it out.
     resamples, seed : int
@@ -80,15 +84,18 @@ def brier(
 
         - "market": one row per market, ``market_id points brier left_out``.
         - "token": one row per token, ``market_id token_id token_label outcome points brier``.
-        - "all": one row, ``markets points brier brier_low brier_high miscalibration discrimination uncertainty
+        - "all": one row, ``markets points brier brier_low brier_high miscalibration discrimination uncertainty cluster
           left_out``.
 
-        The columns are these.
+        Then come ``nulls after_close not_observed``. The columns are these.
 
         - ``points``: the number of forecasts.
         - ``brier``: mean((p - payoff)^2) [0 to 1; 0.25: always 0.5].
         - ``outcome``: the payoff.
         - ``left_out``: forecasts of the other token that repeat them.
+        - ``nulls``, ``after_close``, ``not_observed``: rows without a price, those that begin at or after the close
+          (``closed_at``, or ``resolved_at`` if that is earlier), and those that were filled in. They are no forecasts.
+          The bucket in which a market closed still counts: give finer rows than days of markets that live for days.
         - ``brier_low``, ``brier_high``: a studentized bootstrap interval over clusters of markets. It is null with
           fewer than five clusters, where all payoffs or all clusters are alike, and where the score hangs on a few
           clusters.
@@ -99,6 +106,8 @@ def brier(
         An interval rests on fewer than ten effective clusters, or clusters of the rarer outcome, or is null.
     OpenMarketsWarning
         Markets of the frame are open, with "all".
+    MissingValuesWarning
+        More than 5 percent of the rows have no price.
     MixedLabelsWarning
         The tokens that count have different labels, with "all".
 
@@ -130,7 +139,7 @@ def log_score(
     *,
     of: Of = "market",
     by: By = None,
-    cluster: Cluster = "market_id",
+    cluster: Cluster = None,
     clip: float = 1e-6,
     interval: float | None = 0.95,
     resamples: int = 1000,
@@ -154,7 +163,7 @@ def calibration(
     *,
     of: Literal["market", "token"] = "market",
     by: By = None,
-    cluster: Cluster = "market_id",
+    cluster: Cluster = None,
     interval: float | None = None,
 ) -> F:
     """How often tokens priced at p won.
@@ -179,7 +188,8 @@ def calibration(
         - ``outcome``: the mean payoff, which is the share that is true in the end.
         - ``markets``, only with ``interval``: the markets in the bin.
         - ``outcome_low outcome_high``, only with ``interval``: Wilson's interval of the share, null with fewer than two
-          clusters. It is over (sum w)^2 / sum w^2 clusters, where a cluster of the bin has w forecasts.
+          clusters, and where all markets paid the same. It is over (sum w)^2 / sum w^2 clusters, where a cluster of the
+          bin has w forecasts. ``cluster``, at the end, says how rows were clustered.
         - ``left_out``: forecasts of the other token that repeat them.
 
     References
@@ -274,20 +284,25 @@ def _merged(part: Frame, question: _Question, payoffs: Callable[[Tokens], Payoff
     part, series, value = probability_of(part)
     resolved = payoffs(series.tokens)
     payoff, p = resolved.of(series.tokens)[series.token], series.values[value]
-    known = np.flatnonzero(~np.isnan(p) & ~np.isnan(payoff))
-    repeated = np.zeros(len(known), bool)
-    if question.unit != "token":
-        mirrored = mirrors(series.tokens, series.token[known], series.ts[known], resolved.records)
-        known, repeated = known[~mirrored.left_out], mirrored.repeated[~mirrored.left_out]
+    after = series.ts >= resolved.over(series.tokens)[series.token]
+    chosen = choose(
+        series.tokens, series.token, series.ts, known=~np.isnan(payoff), records=resolved.records,
+        out={"after_close": after, "not_observed": ~part.observed(), "nulls": np.isnan(p)},
+        each_token=question.unit == "token",
+    )  # fmt: skip
+    every = np.concatenate((chosen.rows, chosen.left))
+    why = np.concatenate((np.zeros(len(chosen.rows), np.int64), [1 + LEFT_OUT.index(one) for one in chosen.why]))
+    repeated = np.concatenate((chosen.repeated, np.zeros(len(chosen.left), bool)))
     table = Rows(part, Keys(question.carried, [], question.keys.records))
-    codes = [table.codes(name)[known] for name in question.carried]
-    first, which = combined([series.token[known].astype(np.int64), _place(p[known]), *codes])
-    at, token = known[first], series.token[known[first]].astype(np.int64)
+    codes = [table.codes(name)[every] for name in question.carried]
+    first, which = combined([series.token[every].astype(np.int64), _place(p[every]), why.astype(np.int64), *codes])
+    at, token = every[first], series.token[every[first]].astype(np.int64)
     columns: dict[str, Column] = {c: Texts(token, [getattr(one, c) for one in series.tokens]) for c in ID_COLUMNS}
     columns |= {name: table.column(name, at) for name in question.carried}
     columns |= {"p": p[at].clip(question.clip, 1 - question.clip), "paid": payoff[at]}
-    columns |= {"points": np.bincount(which, minlength=len(first))}
     columns |= {"left_out": np.bincount(which, repeated, len(first)).astype(np.int64)}
+    counts = np.bincount(which, minlength=len(first))
+    columns |= {name: np.where(why[first] == i, counts, 0) for i, name in enumerate(("points", *LEFT_OUT))}
     return part.build(columns, len(first))
 
 
@@ -296,25 +311,50 @@ def _place(values: Floats) -> Ints:
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
-def _opened(part: Native, question: _Question) -> tuple[Rows, Forecasts]:
-    """The forecasts of the first step in an order of their own, and their rows."""
+class _Opened(NamedTuple):
+    """The forecasts of the first step, and rows that were left out, in groups.
+
+    ``first`` has a row of each group of ``rows``, ``group`` the group of each forecast, and ``left`` the counts of what
+    was left out of each group by reason.
+    """
+
+    rows: Rows
+    forecasts: Forecasts
+    first: Ints
+    group: Ints
+    left: dict[str, Ints]
+
+    def each(self) -> list[Forecasts]:
+        """The forecasts of each group."""
+        return [self.forecasts.take(self.group == number) for number in range(len(self.first))]
+
+
+def _opened(part: Native, question: _Question, names: Sequence[str]) -> _Opened:
+    """The forecasts of the first step by groups of the columns ``names``, of which each has a forecast."""
     rows = Rows(in_memory(part), question.keys)
-    table = rows.table
+    first, group = rows.groups(names)
+    points, *counts = (np.bincount(group, rows.table.numbers(n), len(first)) for n in ("points", *LEFT_OUT))
+    for reason, of_groups in zip(LEFT_OUT, counts, strict=True):
+        warn_of_left_out("price", reason, of_groups, points)
+    kept = np.flatnonzero((points > 0) | (not names))
+    first, group = first[kept], np.where(np.isin(group, kept), np.searchsorted(kept, group), -1)
+    left = {n: of_groups[kept].astype(np.int64) for n, of_groups in zip(LEFT_OUT, counts, strict=True)}
+    chosen = np.flatnonzero(rows.table.numbers("points") > 0)
+    table = rows.table.take(chosen)
     market = codes_of(table, "market_id")
-    p, paid, points, left_out = (table.numbers(name) for name in ("p", "paid", "points", "left_out"))
-    forecasts = Forecasts(market, p, paid, points, left_out, rows.clusters())
+    p, paid, weight, left_out = (table.numbers(name) for name in ("p", "paid", "points", "left_out"))
+    forecasts = Forecasts(market, p, paid, weight, left_out, Rows(table, question.keys).clusters())
     stands = np.flatnonzero(forecasts.left_out > 0)
     if question.unit != "token":
         labels = table.texts("token_label", stands)
         warn_of_mixed_labels(dict(zip(market[stands].tolist(), labels, strict=True)).values())
-    return rows, forecasts
+    return _Opened(rows, forecasts, first, group[chosen], left)
 
 
 def _means(part: Native, *, question: _Question, name: str, loss: scores.Loss) -> Native:
     """The score of each market or token, and group."""
-    rows, forecasts = _opened(part, question)
     names = [*_IDS[question.unit], *question.keys.by]
-    first, group = rows.groups(names)
+    rows, forecasts, first, group, left = _opened(part, question, names)
     points = np.bincount(group, forecasts.points, len(first))
     outcome, score = (
         group_sums(group, values * forecasts.points, len(first)) / points
@@ -325,14 +365,13 @@ def _means(part: Native, *, question: _Question, name: str, loss: scores.Loss) -
     columns |= {"points": points.astype(np.int64), name: score}
     if question.unit == "market":
         columns["left_out"] = np.bincount(group, forecasts.left_out, len(first)).astype(np.int64)
-    return rows.table.build(columns, len(first))
+    return rows.table.build(columns | left, len(first))
 
 
 def _overall(part: Native, *, question: _Question, name: str, loss: scores.Loss) -> Native:
     """The score of each group, its interval and its parts."""
-    rows, forecasts = _opened(part, question)
-    first, group = rows.groups(question.keys.by)
-    each = [forecasts.take(group == number) for number in range(len(first))]
+    opened = _opened(part, question, question.keys.by)
+    rows, first, each = opened.rows, opened.first, opened.each()
     columns: dict[str, Column] = {c: rows.column(c, first) for c in question.keys.by}
     columns |= {"markets": np.array([one.markets for one in each], np.int64), "points": _total(each, "points")}
     parts = np.array([scores.parts(one, loss) for one in each], float).reshape(-1, 4).T
@@ -343,7 +382,9 @@ def _overall(part: Native, *, question: _Question, name: str, loss: scores.Loss)
         columns |= ends(f"{name}_", intervals)
         warn_of_intervals(name, sampling, [one for one, some in zip(intervals, each, strict=True) if len(some.p)])
     columns |= dict(zip(scores.Parts._fields[1:], parts[1:], strict=True))
-    return rows.table.build(columns | {"left_out": _total(each, "left_out")}, len(first))
+    if question.sampling is not None:
+        columns["cluster"] = [question.keys.clustered] * len(first)
+    return rows.table.build(columns | {"left_out": _total(each, "left_out"), **opened.left}, len(first))
 
 
 def _total(each: Sequence[Forecasts], name: str) -> Ints:
@@ -352,11 +393,12 @@ def _total(each: Sequence[Forecasts], name: str) -> Ints:
 
 def _curves(part: Native, *, question: _Question, borders: Floats | str) -> Native:
     """The bins of each group."""
-    rows, forecasts = _opened(part, question)
+    opened = _opened(part, question, question.keys.by)
+    rows, forecasts = opened.rows, opened.forecasts
     edges, at = _binned(forecasts, borders)
-    first, group = combined([rows.groups(question.keys.by)[1], at])
+    first, group = combined([opened.group, at])
     each = [forecasts.take(group == number) for number in range(len(first))]
-    columns: dict[str, Column] = {c: rows.column(c, first) for c in question.keys.by}
+    columns: dict[str, Column] = {c: rows.column(c, opened.first[opened.group[first]]) for c in question.keys.by}
     columns |= {"bin_start": edges[at[first]], "bin_end": edges[at[first] + 1]}
     known = ["markets", "outcome_low", "outcome_high"] if question.sampling else []
     names = ["points", "forecast", "outcome", *known, "left_out"]
@@ -364,6 +406,13 @@ def _curves(part: Native, *, question: _Question, borders: Floats | str) -> Nati
     whole_numbers = ("points", "markets", "left_out")
     for name, values in zip(names, table, strict=True):
         columns[name] = values.astype(np.int64) if name in whole_numbers else values
+    if question.sampling is not None:
+        # If all markets of a group paid alike, no bin of it shows how often those at its prices pay.
+        alike = np.array([len(np.unique(one.paid)) < 2 for one in opened.each()], bool)[opened.group[first]]
+        for name in ("outcome_low", "outcome_high"):
+            columns[name] = np.where(alike, np.nan, np.asarray(columns[name]))
+        warn_of_intervals("outcome", question.sampling, [Interval.none("same outcome")] * int(alike.sum()))
+        columns["cluster"] = [question.keys.clustered] * len(first)
     return rows.table.build(columns, len(first))
 
 

@@ -14,14 +14,15 @@ from marketdata.points.arguments import number
 from marketdata.points.asof import first_from
 from marketdata.points.columns import Floats, Series
 from marketdata.points.intervals import Sampling
-from marketdata.points.mirrors import mirrors, warn_of_mixed_labels
+from marketdata.points.left_out import choose, warn_of_left_out
+from marketdata.points.mirrors import warn_of_mixed_labels
 from marketdata.points.schema import refuse_cents
 from marketdata.points.scores import Forecasts
 from marketdata.tidy.groups import By, Cluster, Keys, Rows, codes_of
 from marketdata.tidy.intervals import ends, warn_of_intervals
 from marketdata.tidy.outcomes import Payoffs
 from marketdata.tidy.returns import probability_of
-from marketdata.tidy.scores import FORECAST_KINDS, clip_of
+from marketdata.tidy.scores import FORECAST_KINDS, LEFT_OUT, clip_of
 
 _LOSSES: dict[str, scores.Loss] = {"brier": scores.squared_error, "log_score": scores.log_loss}
 
@@ -32,7 +33,7 @@ def skill(
     *,
     reference: Any,
     by: By = None,
-    cluster: Cluster = "market_id",
+    cluster: Cluster = None,
     clip: float = 1e-6,
     interval: float | None = 0.95,
     resamples: int = 1000,
@@ -66,12 +67,14 @@ def skill(
         - ``difference``: reference - forecast; above 0 the forecasts are better.
         - ``difference_low difference_high``: its interval, from pairs and over clusters, null as for `brier`.
         - ``skill``: 1 - forecast / reference [1: perfect; 0: as the reference].
+        - ``cluster``: how rows were clustered, only with ``interval``.
         - ``left_out``: forecasts of the other token that repeat them.
+        - ``nulls after_close not_observed``: as for `brier`. ``unpaired``: forecasts without a reference.
 
     Warns
     -----
-    FewMarketsWarning, MixedLabelsWarning
-        As for `brier`.
+    FewMarketsWarning, MissingValuesWarning, MixedLabelsWarning
+        As for `brier`. MissingValuesWarning also where more than 5 percent of the forecasts have no reference.
 
     Examples
     --------
@@ -89,15 +92,30 @@ def skill(
     other = _reference(table, series, reference)
     resolved = Payoffs(outcomes, series.tokens)
     p, paid = series.values[name], resolved.of(series.tokens)[series.token]
-    known = np.flatnonzero(~np.isnan(p) & ~np.isnan(other) & ~np.isnan(paid))
-    mirrored = mirrors(series.tokens, series.token[known], series.ts[known], resolved.records)
-    standing = np.unique(series.token[known[mirrored.repeated]]).tolist()
+    chosen = choose(
+        series.tokens, series.token, series.ts, known=~np.isnan(paid), records=resolved.records,
+        out={
+            "after_close": series.ts >= resolved.over(series.tokens)[series.token],
+            "not_observed": ~table.observed(), "nulls": np.isnan(p), "unpaired": np.isnan(other),
+        },
+    )  # fmt: skip
+    known, repeated = chosen.rows, chosen.repeated.astype(float)
+    standing = np.unique(series.token[known[chosen.repeated]]).tolist()
     warn_of_mixed_labels(series.tokens[i].token_label for i in standing)
-    known, repeated = known[~mirrored.left_out], mirrored.repeated[~mirrored.left_out].astype(float)
+    every = Rows(table.take(np.concatenate((known, chosen.left))), keys).groups(keys.by)[1]
     rows = Rows(table.take(known), keys)
     market = codes_of(rows.table, "market_id")
     forecasts = Forecasts(market, p[known], paid[known], np.ones(len(known)), repeated, rows.clusters())
     first, group = rows.groups(keys.by)
+    # Groups without a pair have no row.
+    of_group = {number: place for place, number in enumerate(every[first].tolist())}
+    left_group = np.array([of_group.get(number, -1) for number in every[len(known) :].tolist()], np.int64)
+    left = {
+        reason: np.bincount(left_group[(chosen.why == reason) & (left_group >= 0)], minlength=len(first))
+        for reason in (*LEFT_OUT, "unpaired")
+    }
+    for reason, counts in left.items():
+        warn_of_left_out("price", reason, counts, np.bincount(group, minlength=len(first)))
     each = [np.flatnonzero(group == n) for n in range(len(first))]
     results = [_compared(forecasts.take(at), other[known][at], loss, least, sampling)
                for at in each for loss in _LOSSES.values()]  # fmt: skip
@@ -114,7 +132,10 @@ def skill(
     with np.errstate(divide="ignore", invalid="ignore"):
         share = 1 - made["forecast"] / made["reference"]
     columns["skill"] = np.where(made["reference"] > 0, share, np.nan)
+    if sampling is not None:
+        columns["cluster"] = [keys.clustered] * len(results)
     columns["left_out"] = made["left_out"].astype(np.int64)
+    columns |= {reason: np.repeat(counts, len(_LOSSES)) for reason, counts in left.items()}
     return as_kind_of(frame, columns, len(results))  # type: ignore[no-any-return]
 
 

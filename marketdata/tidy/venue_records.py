@@ -12,6 +12,8 @@ from marketdata.wire import records
 
 _RESULT = ("resolved_token_id", "resolved_token_label", "payoffs")
 _TIMES = ("ends_at", "end_date", "closed_at", "resolved_at")
+# The event of a market, by the column that says it.
+EVENTS = ("event_slug", "event_id")
 # Columns that a frame of records has in none of our forms.
 _OTHERS = {
     "conditionId", "condition_id", "ticker", "market_ticker", "tokens", "outcomePrices", "outcome_prices", "payouts",
@@ -39,7 +41,7 @@ def venue_columns(given: Native, data: dict[str, list[Any]]) -> dict[str, list[A
         "market_id": [str(row.get("market_id", row.get("id"))) for row in read],
         "token_ids": [[str(one["id"]) for one in of_market] for of_market in tokens],
         "token_labels": [[one.get("label") for one in of_market] for of_market in tokens],
-        **{name: [row.get(name) for row in read] for name in (*_RESULT, *_TIMES)},
+        **{name: [row.get(name) for row in read] for name in (*_RESULT, *_TIMES, *EVENTS)},
     }
 
 

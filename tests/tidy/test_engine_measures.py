@@ -101,6 +101,7 @@ def plain(frame: Any) -> list[tuple[Any, ...]]:
     return sorted(zip(*columns, strict=True), key=lambda row: [(row[i] is None, str(row[i])) for i in places])
 
 
+@pytest.mark.filterwarnings("ignore::marketdata.errors.MissingValuesWarning")
 def test_an_engine_gives_the_rows_of_polars(running: Engine, polar: list[pl.DataFrame]) -> None:
     """Each function on the engine's frames gives the same rows, and the engine's kind of frame."""
     frames = [running.frame(f) for f in polar]

@@ -84,6 +84,7 @@ def loop(study: list[dict[int, Any]], horizons: list[int], options: dict[str, An
     """Each row by its definition, one at a time."""
     out = []
     buys, size, ends = options["side"] == "buy", options["size"], options["ends"]
+    last = max((m for times in study for m in times), default=-1)
     for (market, token, label), times in zip(TOKENS, study, strict=True):
         books = {m: (sorted(b, reverse=True), sorted(a)) for m, (b, a) in times.items()}
         end, payoff = ends.get(market, (math.inf, {}))
@@ -93,7 +94,7 @@ def loop(study: list[dict[int, Any]], horizons: list[int], options: dict[str, An
                 head = (micros(minute), market, token, label, f"{horizon}m")
                 entry = average(books[start][1 if buys else 0], size) if start in books and start < end else None
                 if entry is None:
-                    out.append((*head, None, None, None, None, None, "no_entry"))
+                    out.append((*head, None, None, None, None, None, "no_entry", False))
                     continue
                 later = next((m for m in range(due, due + options["tolerance"] + 1) if m in books), None)
                 bid, ask = (books[start][i][0][0] if books[start][i] else None for i in (0, 1))
@@ -120,7 +121,8 @@ def loop(study: list[dict[int, Any]], horizons: list[int], options: dict[str, An
                     fee_out = fee_of([*sold, (worst, missing if exit_ is None else 0.0)], size, fees)
                 net_low = sign * (low - entry) - fee_in - fee_out
                 move = None if mid_in is None or mid_out is None else mid_out - mid_in
-                out.append((*head, entry, exit_, move, None if exit_ is None else net_low, net_low, status))
+                at_end = status == "no_exit_book" and due > last
+                out.append((*head, entry, exit_, move, None if exit_ is None else net_low, net_low, status, at_end))
     return out
 
 

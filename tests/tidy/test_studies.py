@@ -44,6 +44,7 @@ def test_a_cluster_mean_equals_a_plain_loop(drawn: list[Any], kind: str, by: boo
     )
     of_yes = {(market, ts) for market, token, ts, *_ in drawn if token == "2"}
     left_out: dict[Any, int] = defaultdict(int)
+    nulls: dict[Any, int] = defaultdict(int)
     groups: dict[Any, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     if not by:
         groups[()] = defaultdict(list)
@@ -54,6 +55,8 @@ def test_a_cluster_mean_equals_a_plain_loop(drawn: list[Any], kind: str, by: boo
             left_out[key] += 1
         elif value is not None:
             held[market].append(value)
+        else:
+            nulls[key] += 1
     want = []
     for key in sorted(groups, key=lambda k: [(v is None, v or "") for v in k]):
         held = {market: values for market, values in groups[key].items() if values}
@@ -63,9 +66,9 @@ def test_a_cluster_mean_equals_a_plain_loop(drawn: list[Any], kind: str, by: boo
         points = int(weight.sum())
         mean = total.sum() / points if points else None
         effective = points**2 / float((weight**2).sum()) if points else 0.0
-        want.append(
-            (*key, len(held), points, effective, mean, *(None if math.isnan(e) else e for e in ends), left_out[key])
-        )
+        of_ends = (None if math.isnan(e) else e for e in ends)
+        counts = (left_out[key], nulls[key], 0, 0)
+        want.append((*key, len(held), points, effective, mean, *of_ends, "market_id", *counts))
     options: Any = {"interval": 0.9, "resamples": 30, "seed": 2, **({"by": "group"} if by else {})}
     got = md.cluster_mean(in_kind(frame, kind), "value", **options)
     assert type(got) is type(in_kind(frame, kind))
