@@ -63,10 +63,12 @@ class MarketDataError(Exception):
     """Base of every error of this library; the message is the problem, then the hint, what to do in Python.
 
     ``argument`` is the name of a wrong argument, ``attempts`` the number of requests, ``partial`` the rows that had
-    arrived, ``resume`` what ``client.resume`` takes to continue after them; None where it does not apply.
+    arrived, ``resume`` what ``client.resume`` takes to continue after them, ``market`` the one of several that it is
+    about; None where it does not apply.
     """
 
     attempts: int | None = None
+    market: str | None = None
     partial: Any = None
     resume: Any = None
 

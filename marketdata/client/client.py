@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from copy import copy
 from datetime import datetime
 from functools import partial
@@ -34,7 +34,18 @@ from marketdata.client.offer import Offer, Request
 from marketdata.conformance.probe import verify
 from marketdata.conformance.report import Verification
 from marketdata.display import html_table
-from marketdata.errors import ConfigError, MarketDataError, NotFoundError, PlanWarning, RequestError, warn
+from marketdata.errors import (
+    BadRequestError,
+    ConfigError,
+    ContractError,
+    MarketDataError,
+    NotFoundError,
+    ParameterError,
+    PlanWarning,
+    RequestError,
+    ServiceOddityWarning,
+    warn,
+)
 from marketdata.fetch.checkpoint import Report, Resume
 from marketdata.fetch.http.auth import KeyProvider, veiled
 from marketdata.fetch.plans import Plan, make_plan
@@ -212,6 +223,7 @@ class Client(Generic[Frame]):
         self._offer = Offer(self._source)
         self._archive = archive
         self._report: Report | None = None  # of a read through the archive
+        self.last_report: Report | None = None
 
     def close(self) -> None:
         """Close idle connections, as ``with md.Client(...)`` does. A later call opens new ones; see `Client`."""
@@ -732,17 +744,23 @@ class Client(Generic[Frame]):
         records_by_name: dict[str, Record] = {}
 
         def fetch(name: str) -> None:
-            with suppress(NotFoundError):
+            try:
                 records_by_name[name] = Record(completed(self._source.record(name)))
                 self._history.markets.remember(records_by_name[name])
+            except NotFoundError:
+                pass
+            except (ContractError, BadRequestError, ParameterError) as error:
+                said = getattr(error, "detail", None)
+                report.leave_out(f"refused: {said}" if said else str(error).replace(name, "..."), name)
 
         wanted = [name for one in names for name in self._known_names(one)]
-        if self._source.service.names_filter is not None and len(wanted) > 1:
-            found = self._source.records("markets", {self._source.service.names_filter: ",".join(wanted)})
-            records_by_name = {name: Record(completed(row)) for row in found for name in names_of(row)}
-            for row in found:
-                self._history.markets.remember(row)
-        run_all(self._source, [partial(fetch, name) for name in wanted if name not in records_by_name])
+        with self._reporting() as report:
+            if self._source.service.names_filter is not None and len(wanted) > 1:
+                found = self._source.records("markets", {self._source.service.names_filter: ",".join(wanted)})
+                records_by_name = {name: Record(completed(row)) for row in found for name in names_of(row)}
+                for row in found:
+                    self._history.markets.remember(row)
+            run_all(self._source, [partial(fetch, name) for name in wanted if name not in records_by_name])
         return [records_by_name[name] for name in wanted if name in records_by_name]
 
     def tokens(self, id_or_slug: str) -> Frame:
@@ -956,24 +974,42 @@ class Client(Generic[Frame]):
         if max_rows is not None:
             whole("max_rows", max_rows, 0)
         query = {**check_filters(service, filters), **check_params(service, params or {}, filters)}
-        rows = self._records(kind, query, max_rows, size)
+        with self._reporting() as report:
+            rows = self._records(kind, query, max_rows, size, report)
         if kind == "markets":
             rows = [completed(row) for row in rows]
             for row in rows:
                 self._history.markets.remember(row)
         return self._to_frame(kind, rows)
 
-    def _records(self, kind: str, query: dict[str, str], max_rows: int | None, size: int) -> list[dict[str, Any]]:
+    @contextmanager
+    def _reporting(self) -> Iterator[Report]:
+        """A report of a call about records; a warning counts those that were left out, an error in strict mode."""
+        report = self.last_report = Report()
+        yield report
+        if report.left_out:
+            names = [*dict.fromkeys(name for some in report.left_out.values() for name in some)]
+            reasons = "; ".join(f"{reason} ({len(some)})" for reason, some in report.left_out.items())
+            what = (
+                f"{len(names)} records were left out, {', '.join(names[:3])}{', ...' if names[3:] else ''}: {reasons}"
+            )
+            if self._history.strict:
+                raise ContractError(what)
+            warn(f"{what} client.last_report.left_out has their names.", ServiceOddityWarning)
+
+    def _records(
+        self, kind: str, query: dict[str, str], max_rows: int | None, size: int, report: Report
+    ) -> list[dict[str, Any]]:
         """Records of a listing. A series is listed event by event if the service cannot filter by it."""
         if kind != "markets" or "series_slug" not in query or "series_slug" in (self._source.service.filters or ()):
-            return self._source.records(kind, query, max_rows, size)
+            return self._source.records(kind, query, max_rows, size, report)
         if "event_slug" in query or "event_id" in query:
             raise ConfigError("and an event exclude each other; name one of them.", argument="series_slug")
         rows, series = dict[Any, dict[str, Any]](), query.pop("series_slug")
-        for event in self._source.records("events", {"series_slug": series}):
+        for event in self._source.records("events", {"series_slug": series}, report=report):
             missing = None if max_rows is None else max_rows - len(rows)
             slug = event.get("slug") or event["id"]
-            of_event = self._source.records("markets", {**query, "event_slug": slug}, missing, size)
+            of_event = self._source.records("markets", {**query, "event_slug": slug}, missing, size, report)
             rows |= {row["id"]: {**row, "event_slug": row.get("event_slug") or slug} for row in of_event}
             if len(rows) == max_rows:
                 break

@@ -94,15 +94,15 @@ class History:
     def __init__(self, source: Source, *, strict: bool, progress: bool | None) -> None:
         self.markets = Markets(source)
         self._source, self._order = source, Order()
-        self._strict = strict
+        self.strict = strict
         self.progress = progress
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(History, strict=self._strict, progress=self.progress), (self._source,)
+        return partial(History, strict=self.strict, progress=self.progress), (self._source,)
 
     def fetch(self, windows: Sequence[Window], report: Report | None = None, **how: Any) -> Scheduler:
         """The fetch of windows, with its ``report``; iterate over it once."""
-        how |= {"report": report, "strict": self._strict, "order": self._order}
+        how |= {"report": report, "strict": self.strict, "order": self._order}
         return Scheduler(self._source, Group(windows).windows, self.markets, **how)
 
     def frames(

@@ -23,13 +23,15 @@ class Report:
     """Repairs, diagnostics and cost of a fetch, as ``frame.md.report`` has them; see `marketdata.Client.books`.
 
     ``repairs`` (such as dropped duplicates), ``warnings`` (suspect data that was kept) and ``observed`` (null values,
-    crossed books) are counts by name. The numbers are ``requests``, which include ``retries``, ``restarts`` (windows
+    crossed books) are counts by name. ``left_out`` has the names of records that cannot be read, or that the service
+    refused, by reason. The numbers are ``requests``, which include ``retries``, ``restarts`` (windows
     requested again), ``pages`` and ``points``.
     """
 
     repairs: Counter[str] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
     observed: Counter[str] = field(default_factory=Counter)
+    left_out: dict[str, list[str]] = field(default_factory=dict)
     requests: int = 0
     retries: int = 0
     restarts: int = 0
@@ -41,12 +43,18 @@ class Report:
             yield name, f"{getattr(self, name):,}"
         for kind in ("repairs", "warnings", "observed"):
             yield from ((f"{kind}: {name}", f"{count:,}") for name, count in getattr(self, kind).items())
+        yield from ((f"left out: {reason}", f"{len(names):,}") for reason, names in self.left_out.items())
 
     def __repr__(self) -> str:
         return described("Report of a fetch", self._values())
 
     def _repr_html_(self) -> str:
         return html_table(self._values())
+
+    def leave_out(self, reason: str, name: str) -> None:
+        """Note a record that is left out."""
+        if name not in (names := self.left_out.setdefault(reason, [])):
+            names.append(name)
 
     def note(self, notes: Mapping[str, int]) -> list[str]:
         """Count diagnostics; return the names that strict mode refuses."""

@@ -23,6 +23,8 @@ from marketdata.fetch.windows import WORTH_DIVIDING, MarketInfo, Window
 
 # A window stays in memory, and a failed page costs the window.
 MAX_PAGES = 16
+# So many markets that fail, and none that does not: the error is about all of them.
+_SUSPICIOUS = 10
 
 
 @dataclass
@@ -152,7 +154,7 @@ class Scheduler:
         self.report = report or Report()
         self._waiting = deque(Stream(k, window, markets.known(window)) for k, window in enumerate(windows))
         self._begun: list[Stream] = []
-        self._missing: dict[Stream, NotFoundError] = {}
+        self._missing: dict[Stream, MarketDataError] = {}
         self._ready: deque[Fetched] = deque()
         self._active = 0
         self._order = order or Order()
@@ -306,8 +308,8 @@ class Scheduler:
                         part.fetched.append(fetched)
                         part.received = None
                         self._release()
-        except NotFoundError as error:
-            if len({window.id for window in self._windows}) == 1:
+        except MarketDataError as error:
+            if len({window.id for window in self._windows}) == 1 or not self._is_of_one(error):
                 raise
             with self._change:
                 self._missing[stream] = error
@@ -316,6 +318,13 @@ class Scheduler:
             part.is_over = True
             self._reach(stream, part, part.window.rng.end)
             self._release()
+
+    def _is_of_one(self, error: MarketDataError) -> bool:
+        """Whether an error is about one market alone, so that the others are fetched before it is raised."""
+        if isinstance(error, NotFoundError):
+            return True
+        is_of_all = not self.report.points and len(self._missing) >= _SUSPICIOUS
+        return error.market is not None and not is_of_all
 
     def _reach(self, stream: Stream, part: Part, at: int) -> None:
         """Count all buckets before a time as arrived."""
@@ -348,12 +357,13 @@ class Scheduler:
             self._start()
         return received.proven == received.window.rng.end
 
-    def _missing_markets_error(self) -> NotFoundError:
-        """The error about the markets that do not exist, once the others have arrived."""
+    def _missing_markets_error(self) -> MarketDataError:
+        """The error about the markets that do not exist or cannot be read, once the others have arrived."""
         missing = sorted(self._missing, key=lambda stream: stream.index)
         error = self._missing[missing[0]]
         names = ", ".join(map(repr, list(dict.fromkeys(stream.window.id for stream in missing))[:10]))
         problem, error.hint = error.problem, f"The rows of the others are in .partial. {error.hint}".rstrip()
-        error.args = (f"{problem} Not found: {names}. {error.hint}",)
+        what = "Not found" if isinstance(error, NotFoundError) else "Not fetched"
+        error.args = (f"{problem} {what}: {names}. {error.hint}",)
         error.resume = Resume(tuple(stream.window for stream in missing))
         return error

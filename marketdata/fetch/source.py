@@ -67,9 +67,17 @@ class Source(Protocol):
         """The record of a market by its id or slug, in the fields of the interface."""
 
     def records(
-        self, kind: str, filters: Mapping[str, str | None], max_rows: int | None = None, page_size: int | None = None
+        self,
+        kind: str,
+        filters: Mapping[str, str | None],
+        max_rows: int | None = None,
+        page_size: int | None = None,
+        report: Report | None = None,
     ) -> list[dict[str, Any]]:
-        """Records of the listing ``series``, ``events`` or ``markets``, each id once."""
+        """Records of the listing ``series``, ``events`` or ``markets``, each id once.
+
+        A record that cannot be read, or that the venue refuses, is left out and noted in ``report``.
+        """
 
     def similar(self, name: str) -> Iterator[list[str]]:
         """Slugs of markets among which an unknown name may be meant, a request each."""

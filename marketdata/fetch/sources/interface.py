@@ -168,7 +168,12 @@ class Interface:
         return list(self.get("tags", model=models.Tags)["data"])
 
     def records(
-        self, kind: str, filters: Mapping[str, str | None], max_rows: int | None = None, page_size: int | None = None
+        self,
+        kind: str,
+        filters: Mapping[str, str | None],
+        max_rows: int | None = None,
+        page_size: int | None = None,
+        report: Report | None = None,  # noqa: ARG002 its pages are read strictly
     ) -> list[dict[str, Any]]:
         """Records of a listing, page after page, each id once."""
         rows: dict[str | int, dict[str, Any]] = {}

@@ -10,18 +10,20 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, get_args
 
 from marketdata.errors import (
-    AuthenticationError,
-    BadRequestError,
     ConfigError,
     ContractError,
     MarketDataError,
     NotFoundError,
+    RateLimitError,
+    RequestError,
+    ServerError,
 )
 from marketdata.fetch.checkpoint import Report
-from marketdata.fetch.sources import venue
+from marketdata.fetch.sources import batches, venue
 from marketdata.fetch.sources.venue import Host, Rows, Venue
 from marketdata.fetch.windows import Group, Window
 from marketdata.points.arguments import choice
@@ -110,10 +112,11 @@ class Kalshi(Venue):
         def of_many() -> dict[str, wire.Candles]:
             self._look_up(tickers)
             live = [one for one in tickers if self._tier(one)[0] == _LIVE]
-            try:
-                rows = read(("markets", "candlesticks"), "markets", market_tickers=",".join(live)) if live else []
-            except (NotFoundError, BadRequestError):  # about one of them, so each is asked alone
-                rows = []
+
+            def ask(some: Sequence[str]) -> Rows:
+                return read(("markets", "candlesticks"), "markets", market_tickers=",".join(some))
+
+            rows = (row for some in batches.halved(live, _BATCH, ask) for row in some)
             return {wire.ticker_in(row): candles(row.get("candlesticks") or []) for row in rows}
 
         def of_one() -> wire.Candles:
@@ -248,12 +251,16 @@ class Kalshi(Venue):
     def _look_up(self, tickers: Sequence[str]) -> None:
         """Learn the rows of markets that are not known yet, many by one request."""
         for tier in (_LIVE, _ARCHIVE):
-            for some in venue.parts([ticker for ticker in tickers if ticker not in self._rows], _BATCH):
+
+            def ask(some: Sequence[str], tier: tuple[str, ...] = tier) -> Rows:
                 query = {"tickers": ",".join(some), "limit": _MARKETS}
-                for rows in self._listed((*tier, "markets"), "markets", "ticker", query):
-                    found = {row["ticker"]: row for row in rows if row.get("ticker") in some}
-                    self._rows |= found
-                    self._archived |= found.keys() if tier else set()
+                pages = self._listed((*tier, "markets"), "markets", "ticker", query)
+                return [row for rows in pages for row in rows if row.get("ticker") in some]
+
+            for rows in batches.halved([ticker for ticker in tickers if ticker not in self._rows], _BATCH, ask):
+                found = {row["ticker"]: row for row in rows}
+                self._rows |= found
+                self._archived |= found.keys() if tier else set()
 
     def _with_facts(self, row: Mapping[str, Any]) -> dict[str, Any]:
         event = self._fact("event", row.get("event_ticker"))
@@ -287,7 +294,7 @@ class Kalshi(Venue):
     def _all_series(self, given: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         for rows in self._listed(("series",), "series", "ticker", given):
             self._facts |= {("series", str(row.get("ticker"))): row for row in rows}
-            yield from map(wire.series, rows)
+            yield from batches.readable(wire.series, rows)
 
     def _members(self, kind: str, given: Mapping[str, str], size: int) -> Iterator[dict[str, Any]]:
         """Events, or their markets: live ones first, then those that are archived."""
@@ -295,7 +302,7 @@ class Kalshi(Venue):
             for some in venue.parts([wire.ticker_of(name) for name in tickers.split(",")], _BATCH):
                 self._rows = {ticker: row for ticker, row in self._rows.items() if ticker not in some}
                 self._look_up(some)
-                yield from (self._with_facts(self._rows[t]) for t in some if t in self._rows)
+                yield from batches.readable(self._with_facts, (self._rows[t] for t in some if t in self._rows))
             return
         groups = (given.get(f"{of}_slug") or given.get(f"{of}_id") for of in ("event", "series"))
         name, series = (None if group is None else wire.ticker_of(group) for group in groups)
@@ -303,16 +310,18 @@ class Kalshi(Venue):
         for event in self._events(name, series, given, size, is_open=is_open):
             of = self._fact("series", event.get("series_ticker"))
             if kind == "events":
-                yield wire.event(event, of)
+                yield from batches.readable(partial(wire.event, series=of), [event])
             else:
-                yield from (one for one in wire.markets_of(event, of) if not (is_open and one["closed_at"]))
+                read = partial(wire.market, event=event, series=of)
+                found = batches.readable(read, event.get("markets") or ())
+                yield from (one for one in found if not (is_open and one["closed_at"]))
         if kind == "markets" and not is_open:
             wanted = {name: given[name] for name in ("category", "tags") if name in given}
             every = [str(name or series)] if name or series else [one["id"] for one in self._all_series(wanted)]
             for group in every:
                 query = {"event_ticker" if name else "series_ticker": group, "mve_filter": "exclude", "limit": _MARKETS}
                 for rows in self._listed((*_ARCHIVE, "markets"), "markets", "ticker", query):
-                    yield from map(self._with_facts, rows)
+                    yield from batches.readable(self._with_facts, rows)
 
     def _events(
         self, name: str | None, series: str | None, given: Mapping[str, str], size: int, *, is_open: bool
@@ -374,7 +383,9 @@ class Kalshi(Venue):
         if self._has_batch_of_books:
             try:
                 rows = self._read(("markets", "orderbooks"), "orderbooks", {"tickers": tickers}).data
-            except (NotFoundError, AuthenticationError, ContractError):
+            except (RequestError, ContractError) as error:
+                if isinstance(error, RateLimitError | ServerError):
+                    raise
                 self._has_batch_of_books = False
             else:
                 yield from ((wire.ticker_in(row), row) for row in rows)

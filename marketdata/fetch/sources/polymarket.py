@@ -8,6 +8,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import product
 from typing import Any, get_args
 
@@ -24,11 +25,11 @@ from marketdata.errors import (
 )
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Answer
-from marketdata.fetch.sources import venue
+from marketdata.fetch.sources import batches, venue
 from marketdata.fetch.sources.venue import Host, Rows, Venue
 from marketdata.fetch.windows import Window
 from marketdata.points.arguments import choice
-from marketdata.points.columns import Books, Series, Token, Trades
+from marketdata.points.columns import Books, Series, Token, Trades, joined
 from marketdata.resolution import BucketWidth
 from marketdata.times import DAY, MINUTE, SECOND, Range, to_datetime, to_text
 from marketdata.vendors import PolymarketRoute, Service
@@ -179,7 +180,7 @@ class Polymarket(Venue):
         """Open records, then closed ones unless ``include_closed`` is false."""
         if kind == "series":
             venue.refuse_filters(given, (), kind, "polymarket")
-            yield from map(wire.event, self._by_offset("series", 50))
+            yield from batches.readable(wire.event, self._by_offset("series", 50))
             return
         if "names" in given:
             yield from self._named(given["names"].split(","))
@@ -195,10 +196,11 @@ class Polymarket(Venue):
                 )
             for closed in ("false",) if is_open else ("false", "true"):
                 for rows in self._keyset(kind, {**params, "closed": closed}):
-                    yield from map(read, rows)
+                    yield from batches.readable(read, rows)
             return
         for event in events:
-            found = [wire.event(event)] if kind == "events" else wire.markets_of(event)
+            whole = [event] if kind == "events" else event.get("markets") or []
+            found = batches.readable(wire.event if kind == "events" else partial(wire.market, event=event), whole)
             yield from (row for row in found if not (is_open and row["status"] in _OVER))
 
     def _named_events(self, given: dict[str, str], *, is_open: bool) -> Iterator[dict[str, Any]] | None:
@@ -265,9 +267,12 @@ class Polymarket(Venue):
             for one in filters:
                 by_filter[one].append(name)
         for (one, every), closed in product(by_filter.items(), ("true", "false")):
-            for some in venue.parts(every, _NAMES):
-                for rows in self._keyset("markets", {one: some, "closed": closed}):
-                    yield from map(wire.market, rows)
+
+            def ask(some: Sequence[str], one: str = one, closed: str = closed) -> Rows:
+                return [row for rows in self._keyset("markets", {one: some, "closed": closed}) for row in rows]
+
+            for rows in batches.halved(every, _NAMES, ask):
+                yield from batches.readable(wire.market, rows)
 
     def _keyset(self, kind: str, params: Mapping[str, Any]) -> Iterator[Rows]:
         query = {"limit": _LISTED, **params}
@@ -277,14 +282,17 @@ class Polymarket(Venue):
         """Records of markets; the payoffs of closed ones are from the venue's resolutions, whatever a record says."""
         said: dict[str, dict[str, Any]] = {}
         closed = [row["id"] for row in rows if row["status"] in _OVER and row["id"].startswith("0x")]
-        for some in venue.parts(closed, _CONDITIONS):
+
+        def ask(some: Sequence[str]) -> Rows:
             query = {"condition": ",".join(some)}
-            with suppress(NotFoundError):  # of conditions that it does not know
-                for page in self._listed(("v2", "resolutions"), "data", "condition_id", query, host="data"):
-                    said |= {wire.condition_of(str(row.get("condition_id"))): row for row in page}
-        out = [wire.resolved(row, said.get(row["id"], {})) for row in rows]
-        pairs = zip(rows, out, strict=True)
-        others = [old["id"] for old, new in pairs if old["payoffs"] and old["payoffs"] != new["payoffs"]]
+            pages = self._listed(("v2", "resolutions"), "data", "condition_id", query, host="data")
+            return [row for rows in pages for row in rows]
+
+        for found in batches.halved(closed, _CONDITIONS, ask):
+            said |= {wire.condition_of(str(row.get("condition_id"))): row for row in found}
+        out = [*batches.readable(lambda row: wire.resolved(dict(row), said.get(row["id"], {})), rows)]
+        before = {row["id"]: row["payoffs"] for row in rows}
+        others = [row["id"] for row in out if before[row["id"]] not in (None, row["payoffs"])]
         if others:
             what = f"{len(others)} records tell another outcome than the resolutions of the venue, which count: "
             warn(what + ", ".join(others[:5]) + (", ..." if len(others) > 5 else "."), ServiceOddityWarning)
@@ -303,13 +311,32 @@ class Polymarket(Venue):
         return wire.trades(rows, role="taker")
 
     def _books(self, tokens: Sequence[str]) -> Iterator[Books]:
-        """Up to 500 a request."""
-        for some in venue.parts(tokens, _BOOKS):
+        """Up to 500 a request. A book that cannot be read is left out, as one of a token that is not traded."""
+
+        def ask(some: Sequence[str]) -> Books:
             content = [{"token_id": token} for token in some]
-            yield self.to["clob"].read(("books",), None, lambda answer: wire.books(load(answer.body)), content=content)
+            return self.to["clob"].read(("books",), None, lambda answer: _books(load(answer.body)), content=content)
+
+        yield from batches.halved(tokens, _BOOKS, ask)
 
     def _try(self) -> None:
         next(self._keyset("markets", {"limit": 1}))
+
+
+def _books(rows: Any) -> Books:
+    """The books of an answer; if one is odd, the others."""
+    try:
+        return wire.books(rows)
+    except ContractError:
+        if not isinstance(rows, list):
+            raise
+        with batches.noted() as left_out:
+            found = [*batches.readable(lambda row: wire.books([row]), (row for row in rows if isinstance(row, dict)))]
+        if not found:
+            raise
+        reasons = "; ".join(f"{reason} ({len(names)})" for reason, names in left_out.items())
+        warn(f"Books of the venue that cannot be read were left out: {reasons}", ServiceOddityWarning)
+        return joined(found)
 
 
 def _history(answer: Answer, token: str) -> wire.History:

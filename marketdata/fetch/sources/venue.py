@@ -11,12 +11,20 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from marketdata.clock import SYSTEM
-from marketdata.errors import ConfigError, ContractError, MarketDataError, NotFoundError
+from marketdata.errors import (
+    BadRequestError,
+    ConfigError,
+    ContractError,
+    MarketDataError,
+    NotFoundError,
+    ParameterError,
+)
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.rate_limit import pacer_for
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.plans import PlanLimits
+from marketdata.fetch.sources import batches
 from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.columns import Books, Data, Page, Series, Token, Trades, no_probability
 from marketdata.points.records import names_of
@@ -94,6 +102,13 @@ class Venue:
         self, window: Window, report: Report | None = None, stop: threading.Event | None = None
     ) -> Iterator[Page]:
         """The points of a window, as many buckets a page as one answer has."""
+        try:
+            yield from self._pages_of(window, report, stop)
+        except (ContractError, BadRequestError, ParameterError) as error:
+            error.market = window.id
+            raise
+
+    def _pages_of(self, window: Window, report: Report | None, stop: threading.Event | None) -> Iterator[Page]:
         if window.view not in self.service.views:
             raise self.service.lacks(window.view)
         width, has_tokens = window.resolution.micros, VIEWS[window.view].has_tokens
@@ -214,13 +229,24 @@ class Venue:
         raise NotFoundError.from_event(name, self._event_markets[name])
 
     def records(
-        self, kind: str, filters: Mapping[str, str | None], max_rows: int | None = None, page_size: int | None = None
+        self,
+        kind: str,
+        filters: Mapping[str, str | None],
+        max_rows: int | None = None,
+        page_size: int | None = None,
+        report: Report | None = None,
     ) -> list[dict[str, Any]]:
         """Records of a listing, each id once."""
         given, most = {name: value for name, value in filters.items() if value is not None}, self.service.listing_page
         size = max(1, min(page_size or most, most if max_rows is None else max_rows, most))
-        rows = distinct(self._rows_of(kind, given, size), max_rows)
-        return [*map(self._keep, self._settled(rows))] if kind == "markets" else rows
+        with batches.noted() as left_out:
+            rows = distinct(self._rows_of(kind, given, size), max_rows)
+            rows = [*map(self._keep, self._settled(rows))] if kind == "markets" else rows
+        if report is not None:
+            for reason, names in left_out.items():
+                for name in names:
+                    report.leave_out(reason, name)
+        return rows
 
     def _rows_of(self, kind: str, given: dict[str, str], size: int) -> Iterator[dict[str, Any]]:
         """Records of a listing by the filters that are given, by so many a page."""
