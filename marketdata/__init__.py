@@ -29,6 +29,7 @@ __all__ = sorted(_MODULES.keys() - {"plot"})  # noqa: PLE0605  a list all the sa
 _EXTRAS = {
     "Archive": ("archive", ("deltalake", "pyarrow")),
     "simulate": ("archive", ("deltalake", "pyarrow")),
+    "replay_server": ("stream", ("websockets", "deltalake", "pyarrow")),
     "serve": ("service", ("fastapi", "uvicorn", "deltalake", "pyarrow")),
 }
 

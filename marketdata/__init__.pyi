@@ -4,6 +4,7 @@ from marketdata import plot as plot
 from marketdata import testing as testing
 from marketdata.accessor import Accessor as Accessor
 from marketdata.archive import Archive as Archive
+from marketdata.archive.replay import replay_server as replay_server
 from marketdata.client import Client as Client
 from marketdata.client import read_pages as read_pages
 from marketdata.errors import MarketDataError as MarketDataError

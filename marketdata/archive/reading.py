@@ -65,7 +65,7 @@ class Reading(Generic[Frame]):
         store = self.store.opened()
         width, version = store.width(resolution), store.points[view].version()
         if not ranges:
-            ids = self._market_ids(market)
+            ids = self.market_ids(market)
             records = store.records(view, ids, version)
             ranges = query.covered_ranges(view, records, ids, start, end, missing, self._active)
         more: dict[str, Any] = {"levels": levels, "version": version, "counts": VIEWS[view].is_mean}
@@ -87,7 +87,7 @@ class Reading(Generic[Frame]):
         """The rows of a range as the lazy frame of an engine."""
         store, view = self.store.opened(), choice("view", view, VIEWS)
         engine = choice("engine", engine, get_args(EngineName))
-        ids = self._market_ids(market)
+        ids = self.market_ids(market)
         wanted = query_of(store, view, ids, _range(start, end), resolution, levels=levels, nested=nested)
         if engine in ("polars", "arrow", "duckdb"):
             lazy: Any = {"polars": scan.lazy, "arrow": scan.to_arrow, "duckdb": sql.relation}[engine]
@@ -125,7 +125,7 @@ class Reading(Generic[Frame]):
         if not isinstance(path, str | os.PathLike):
             raise ConfigError("is refused; pass the path of a file.", argument="path", value=path)
         store, view, wanted = self.store.opened(), choice("view", view, VIEWS), _range(start, end)
-        ids = self._market_ids(market)
+        ids = self.market_ids(market)
         records = {} if ids is None else store.records(view, ids)
         ranges = query.covered_ranges(view, records, ids, start, end, "warn", self._active) if ids else None
         scan.export(query_of(store, view, ranges, ranges or wanted, resolution), Path(path))
@@ -181,7 +181,7 @@ class Reading(Generic[Frame]):
         """The buckets in which a market was active, as far as its record tells."""
         return query.active_range(self.store.catalog["markets"].of_id(market) or {}, self.store.base)
 
-    def _market_ids(self, market: Any) -> dict[str, str] | None:
+    def market_ids(self, market: Any) -> dict[str, str] | None:
         """Ids of markets, each with the name that was given; None for all."""
         if market is None:
             return None

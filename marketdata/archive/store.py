@@ -284,7 +284,7 @@ class ArchiveStore:
         table = self.points[write.view]
         added = {m: [r.range for r in records if r.state in _ADDED] for m, records in before.items()}
         drops, remains, stay, gone = list[DataFile](), list[pa.Table](), list[Series](), list[Series]()
-        for file, rows in self._rows(write.view, version, write.ranges):
+        for file, rows in self.rows_in(write.view, version, write.ranges):
             stays = ~_replaced(rows, write.columns, self.base.micros, whole=write.whole)
             stays &= inside(rows, added) | (not write.is_fetch)
             if write.is_withdrawal:
@@ -333,7 +333,7 @@ class ArchiveStore:
         """
         uncounted = {m: [r.range for r in records if r.rows is None] for m, records in after.items()}
         outside = {m: subtract(cut_off, ranges[m]) for m, cut_off in uncounted.items() if cut_off}
-        around = times_of(*(rows for _, rows in self._rows(view, version, outside)))
+        around = times_of(*(rows for _, rows in self.rows_in(view, version, outside)))
 
         def counted(market: str, record: CoverageRecord) -> CoverageRecord:
             if record.rows is not None:
@@ -345,7 +345,7 @@ class ArchiveStore:
 
         return {market: [counted(market, record) for record in records] for market, records in after.items()}
 
-    def _rows(self, view: View, version: Version, ranges: Ranges) -> Iterator[tuple[DataFile, Series]]:
+    def rows_in(self, view: View, version: Version, ranges: Ranges) -> Iterator[tuple[DataFile, Series]]:
         """For each file with rows in the ranges: the tokens, times and row ``number`` of these rows."""
         table = self.points[view]
         markets = sorted(market for market, wanted in ranges.items() if wanted)

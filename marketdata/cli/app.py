@@ -42,6 +42,7 @@ for command in (
         client.plan,
         archive.pull,
         archive.record,
+        archive.replay,
         archive.coverage,
         archive.verify,
         archive.compact,

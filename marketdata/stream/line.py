@@ -64,6 +64,7 @@ class Line:
         self.seen: int | None = None
         self.offset = offset
         self.settled: int | None = None
+        self._is_live = False
         self.last_arrival: int | None = None
         self._channel, self._width, self._keep = channel, width, tuple(keep)
         self._members: dict[str, set[str]] = {}
@@ -132,6 +133,9 @@ class Line:
         if head.ts is None:
             return
         if not head.is_book:
+            if not self._is_live and self.settled is None:  # what was known of the clock may be of another connection
+                self.offset, self.seen = arrival - head.ts, head.ts
+            self._is_live = True
             self.offset = min(arrival - head.ts, _NEVER if self.offset is None else self.offset)
             for token, since in self._known.items():
                 if since is None:

@@ -20,8 +20,6 @@ from marketdata.times import MINUTE, SECOND, Range
 # venue itself lost is found within five minutes; a doubt is asked about again, and the third one ends the book.
 COMPARED_EVERY, _ASKED_AGAIN, _MOST_DOUBTS = 150 * SECOND, 4 * SECOND, 3
 _FIRST_WAIT, _LONGEST_WAIT = SECOND // 4, MINUTE
-# A market that was known for so long may be subscribed at once when its connection ends.
-_HEALTHY = 20 * SECOND
 # More connections than are needed, before the markets of small ones are put together.
 _SPARE = 3
 
@@ -52,7 +50,6 @@ class Recorder:
         self._wanted: dict[str, tuple[Token, ...]] = {}
         self._due: dict[str, int] = {}  # markets without a connection, and when they may have one
         self._failures: Counter[str] = Counter()
-        self._began: dict[int, int] = {}
         self._number = 0
         # How far the clock of arrivals is ahead of that of the venue.
         self.offset: int | None = None
@@ -110,7 +107,6 @@ class Recorder:
         for tokens in groups:
             self._number += 1
             self.lines[self._number] = Line(tokens, self.channel, self.width, self.keep, self.offset)
-            self._began[self._number] = now
             out.append((self._number, tuple(tokens)))
         return out
 
@@ -138,12 +134,13 @@ class Recorder:
             return
         self._settle(line, now)
         del self.lines[number]
-        began = self._began.pop(number)
         if line.known_markets:
             self.counts["gaps"] += 1
         self.reasons[why] += 1
         for market in line.markets:
-            self._wait(market, now, is_healthy=now - began >= _HEALTHY and line.first(market) is not None)
+            first = line.first(market)
+            is_healthy = first is not None and line.settled is not None and line.settled > first
+            self._wait(market, now, is_healthy=is_healthy)
 
     def work(self, now: int) -> list[tuple[int, str]]:
         """Decode and settle what has come. Returns connections to end, and why."""
@@ -152,10 +149,9 @@ class Recorder:
         return [*{**empty_lines, **over}.items()]
 
     def _wait(self, market: str, now: int, *, is_healthy: bool) -> None:
-        """Let a market wait for its next connection, longer each time that it fails soon."""
-        failures = self._failures[market] = 0 if is_healthy else self._failures[market] + 1
-        wait = min(_FIRST_WAIT << min(failures - 1, 10), _LONGEST_WAIT) if failures else 0
-        self._due[market] = now + wait
+        """Let a market wait for its next connection, longer each time that nothing was seen of it."""
+        self._failures[market] = 0 if is_healthy else self._failures[market] + 1
+        self._due[market] = now + min(_FIRST_WAIT << min(self._failures[market], 10), _LONGEST_WAIT)
 
     def _settle(self, line: Line, now: int) -> str | None:
         why = line.collect()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -127,8 +128,8 @@ def _lines(rounds: Iterator[Round]) -> Iterator[str]:
         yield f"{at} {count}{problem}"
 
 
-def _print(lines: Iterator[str]) -> None:
-    """Print lines until a signal arrives."""
+def _print(lines: Iterator[str], end_line: str = "stopped; the same command goes on from here.") -> None:
+    """Print lines until a signal arrives, and then a last one."""
 
     def end(*_: object) -> None:
         raise KeyboardInterrupt
@@ -138,7 +139,7 @@ def _print(lines: Iterator[str]) -> None:
         for line in lines:
             typer.echo(f"marketdata: {line}", err=True)
     except KeyboardInterrupt:
-        typer.echo("marketdata: stopped; the same command goes on from here.", err=True)
+        typer.echo(f"marketdata: {end_line}", err=True)
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -182,6 +183,43 @@ def record(
     client = parameters.client(base_url)
     reports = Archive(archive).record(client, chosen["MARKET"], every=every, commit_every=commit_every, **ways)
     _print(str(report) for report in reports)
+
+
+def replay(
+    archive: parameters.Folder,
+    market: parameters.MarketsOrAll = None,
+    start: Annotated[str | None, typer.Option(help="Start, inclusive.", show_default="of what is stored")] = None,
+    end: Annotated[str | None, typer.Option(help="End, exclusive.", show_default="of what is stored")] = None,
+    speed: Annotated[
+        str, typer.Option(help="1 for real time, a multiple such as 60, or max: as fast as a client reads.")
+    ] = "1",
+    port: Annotated[int, typer.Option(help="Port on this machine; 0 picks a free one.")] = 8765,
+) -> None:
+    """Play stored books as a local websocket in the format of Polymarket's market channel.
+
+    A client of that channel needs the address that is printed, and nothing else. Each client begins at the start. At a
+    gap the connection is cut, and a client that subscribes again goes on there. Ctrl-C or SIGTERM ends it.
+
+    \b
+    Example:
+      marketdata replay seconds SLUG --speed 60 --port 8765
+    """
+    from marketdata.archive.replay import replay_server
+
+    try:
+        factor = None if speed == "max" else float(speed)
+    except ValueError:
+        raise ConfigError("is refused; allowed are numbers from 1, and max.", argument="speed", value=speed) from None
+    stored = parameters.open_archive(archive)
+    with replay_server(stored, market or None, start, end, speed=factor, port=port) as mirror:
+        _print(_address(mirror.address), "stopped.")
+
+
+def _address(address: str) -> Iterator[str]:
+    """The address, and then nothing until the end."""
+    yield f"playing at {address}"
+    while True:
+        time.sleep(1)
 
 
 def verify(
