@@ -29,7 +29,7 @@ _LEAST_SPREAD = 0.1
 _LEAST_EXPECTED = 3
 # A cluster has both signs if the lesser sum is more than this share of the greater one.
 _BOTH_SIGNS = 0.02
-Reason = Literal["", "few", "alike", "no spread", "same outcome", "one sign"]
+Reason = Literal["", "few", "alike", "no spread", "same outcome", "one sign", "separated"]
 
 
 class Sampling(NamedTuple):
@@ -130,7 +130,7 @@ def effective(weight: Floats) -> float:
 def interval(ways: Sequence[Sums], sampling: Sampling, common: Sums | None = None) -> Interval:
     """The studentized bootstrap interval of a mean or a difference of two means, at least as wide as Student's.
 
-    Student's t has as many degrees of freedom as clusters that carry the variance, see `_freedom`. Samples of a few
+    Student's t has as many degrees of freedom as clusters that carry the variance, see `freedom_of`. Samples of a few
     clusters that jump say too little of how far the mean may be.
 
     ``ways`` has the sums by clusters. With two ways to cluster, ``common`` has the clusters by pairs. The error is then
@@ -141,10 +141,10 @@ def interval(ways: Sequence[Sums], sampling: Sampling, common: Sums | None = Non
     if not known or fewest.clusters < LEAST:
         return Interval.none("few", known)
     error = _error(ways, common)
-    rarer = min(_rarer(sums.residuals) for sums in ways)
+    rarer = min(rarer_of(sums.residuals) for sums in ways)
     if error == 0:
         return Interval.none("alike", known, rarer)
-    statistic, freedom = fewest.difference, min(_freedom(sums.residuals) for sums in ways)
+    statistic, freedom = fewest.difference, min(freedom_of(sums.residuals) for sums in ways)
     pivots = np.concatenate([*_pivots(fewest, sampling, error)])
     tail = (1 - sampling.share) / 2
     # An order statistic: between an infinite pivot and another one is no mean. A sample without a pivot is NaN, last.
@@ -154,9 +154,9 @@ def interval(ways: Sequence[Sums], sampling: Sampling, common: Sums | None = Non
         return Interval.none("no spread", known, rarer)
     reached = statistic / error
     beyond = 1 + min(int((most >= reached).sum()), int((least <= reached).sum()))
-    student, luck = _student(sampling.share, abs(reached), freedom)
+    reach, luck = student(sampling.share, abs(reached), freedom)
     p_value = min(1.0, max(2 * beyond / (len(pivots) + 1), luck))
-    low, high = statistic - max(last, student) * error, statistic - min(first, -student) * error
+    low, high = statistic - max(last, reach) * error, statistic - min(first, -reach) * error
     return Interval(float(low), float(high), p_value, known, rarer)
 
 
@@ -239,19 +239,19 @@ def _pivots(sums: Sums, sampling: Sampling, error: float) -> Iterator[Floats]:
             yield np.where(np.abs(moved) > scale, moved / np.sqrt(square), np.where(np.isnan(moved), np.nan, 0.0))
 
 
-def _rarer(residuals: Floats) -> float:
+def rarer_of(residuals: Floats) -> float:
     """The number of clusters of a rare outcome that would make a mean as skew as these residuals do: n / skewness^2."""
     cubes = (residuals**3).sum() ** 2
     return float((residuals**2).sum() ** 3 / cubes) if cubes else np.inf
 
 
-def _freedom(residuals: Floats) -> float:
+def freedom_of(residuals: Floats) -> float:
     """The degrees of freedom of the error: 2 k - 1 if k equal clusters have its variance, (sum r^2)^2 / sum r^4."""
     squares = residuals**2
     return min(2 * float(squares.sum() ** 2 / (squares**2).sum()), len(residuals)) - 1
 
 
-def _student(share: float, reached: float, freedom: float) -> tuple[float, float]:
+def student(share: float, reached: float, freedom: float) -> tuple[float, float]:
     """The t that is exceeded in size with probability 1 - share, and the probability that ``reached`` is."""
     # The density of atan(t / sqrt(freedom)) is a power of a cosine.
     angle = np.linspace(0.0, np.pi / 2, 4001)
