@@ -53,6 +53,11 @@ from marketdata.tidy.names import named as named
 from marketdata.tidy.names import show as show
 from marketdata.tidy.outcomes import outcomes as outcomes
 from marketdata.tidy.outcomes import time_to_resolution as time_to_resolution
+from marketdata.tidy.pair_prices import LeadLag as LeadLag
+from marketdata.tidy.pair_prices import lead_lag as lead_lag
+from marketdata.tidy.pair_prices import pair_spread as pair_spread
+from marketdata.tidy.pairs import candidates as candidates
+from marketdata.tidy.pairs import pairs as pairs
 from marketdata.tidy.quality import check as check
 from marketdata.tidy.records import without_answers as without_answers
 from marketdata.tidy.resample import align as align

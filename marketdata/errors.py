@@ -44,6 +44,7 @@
       FewMarketsWarning         an interval rests on too few markets
       MixedLabelsWarning        the tokens that stand for their markets have different labels
       MissingRecordsWarning     markets of a frame have no record
+      PairWarning               pairs of markets are not known to be the same contract
 """
 
 from __future__ import annotations
@@ -346,6 +347,10 @@ class MissingRecordsWarning(MarketDataWarning):
 
 class MixedLabelsWarning(MarketDataWarning):
     """The tokens that stand for their markets in a mean have different labels, so that its sign has no one meaning."""
+
+
+class PairWarning(MarketDataWarning):
+    """Pairs of markets differ, are not known to be the same contract, or have no orientation."""
 
 
 class FewMarketsWarning(MarketDataWarning):

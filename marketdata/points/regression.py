@@ -91,7 +91,7 @@ def _is_full(x: Floats) -> bool:
 
 def _least_squares(y: Floats, x: Floats) -> tuple[Floats, Floats, Floats]:
     """The coefficients, and of each row its weight and its residual."""
-    beta = np.linalg.lstsq(x, y, rcond=None)[0]
+    beta = np.asarray(np.linalg.lstsq(x, y, rcond=None)[0], float)
     return beta, np.ones(len(y)), y - x @ beta
 
 
@@ -110,7 +110,7 @@ def _most_likely(y: Floats, x: Floats) -> tuple[Floats, Floats, Floats] | None:
         except np.linalg.LinAlgError:
             return None
         if (np.abs(step) <= _CLOSE * np.maximum(np.abs(beta), 1)).all():
-            return beta, weight, residual
+            return np.asarray(beta, float), weight, residual
         # A whole step may go too far where probabilities are near 0 or 1.
         beta = beta + step * min(1.0, 5 / np.abs(x @ step).max(initial=1e-300))
     return None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from marketdata.adapters.dispatch import in_memory
 from marketdata.adapters.frame import Frame, Native
 from marketdata.adapters.normalization import is_missing
+from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.records import WINNER_FIELDS
 from marketdata.wire import records
 
@@ -43,6 +45,17 @@ def venue_columns(given: Native, data: dict[str, list[Any]]) -> dict[str, list[A
         "token_labels": [[one.get("label") for one in of_market] for of_market in tokens],
         **{name: [row.get(name) for row in read] for name in (*_RESULT, *_TIMES, *EVENTS)},
     }
+
+
+def rows_of(given: Any, allowed: str = "frames of market records and lists of dicts") -> list[dict[str, Any]]:
+    """The rows of a frame of any kind, or of a list of dicts, without what is missing; else a ConfigError."""
+    if isinstance(given, list | tuple) and all(isinstance(row, Mapping) for row in given):
+        plain = ({str(name): _plain(value) for name, value in row.items()} for row in given)
+        return [{name: value for name, value in row.items() if value is not None} for row in plain]
+    try:
+        return _rows(in_memory(given))
+    except NotTidyError:
+        raise ConfigError(f"A {type(given).__name__} is refused here; allowed are {allowed}.") from None
 
 
 def _rows(table: Frame) -> list[dict[str, Any]]:

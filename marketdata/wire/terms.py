@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import calendar
 import datetime as dt
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from marketdata.points.pairs import Terms
 from marketdata.points.records import truth
 from marketdata.times import first_time, to_micros
 from marketdata.wire.records import as_list
 
-COMPLEMENTS = {">": "<=", ">=": "<", "<": ">=", "<=": ">"}
 _MONTHS = {name.casefold(): number for number, name in enumerate(calendar.month_name) if name}
 _MONTHS |= {name.casefold(): number for number, name in enumerate(calendar.month_abbr) if name} | {"sept": 9}
 _MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
@@ -31,10 +32,14 @@ _LIMITS = {
     "on or before": "end", "no later than": "end", "by the end of": "end", "by end of": "end", "through": "end",
     "during": "end", "before": "start", "prior to": "start", "by": "day's end", "in": "end", "on": "day's end",
 }  # fmt: skip
-_LIMITED = re.compile(rf"\b({'|'.join(sorted(_LIMITS, key=len, reverse=True))}) (?:the )?(?={_DATE.pattern})", re.I)
-_CLOCK = re.compile(r"\b\d{1,2}(?::\d\d){1,2}(?: ?[ap]\.?m\.?)?(?: ?[A-Z]{2,4}\b)?|\b\d{1,2} ?[ap]\.?m\.?\b", re.I)
+_LIMITED = re.compile(
+    rf"\b({'|'.join(sorted(_LIMITS, key=len, reverse=True))}) (?:the )?(?={_DATE.pattern})", re.IGNORECASE
+)
+_CLOCK = re.compile(
+    r"\b\d{1,2}(?::\d\d){1,2}(?: ?[ap]\.?m\.?)?(?: ?[A-Z]{2,4}\b)?|\b\d{1,2} ?[ap]\.?m\.?\b", re.IGNORECASE
+)
 _SCALES = {"k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "b": 1e9, "bn": 1e9, "billion": 1e9,
-           "t": 1e12, "trillion": 1e12}  # fmt: skip
+           "t": 1e12, "trillion": 1e12, "bps": 0.01, "bp": 0.01, "basis points": 0.01}  # fmt: skip
 _NUMBER = re.compile(
     r"(?<![\w.])(?P<sign>-)?[$€£]?(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
     rf" ?(?P<scale>{'|'.join(sorted(_SCALES, key=len, reverse=True))})?(?![\w])",
@@ -55,55 +60,25 @@ _TIES = {
     "yes": r"(?:resolves?|resolved?|settles?) (?:to )?[\"'“]?yes\b",
     "refund": r"\brefund|last traded price|fair market (?:price|value)",
 }
-_DOMAIN = re.compile(r"https?://(?:www\.)?([\w.-]+)|^(?:www\.)?([\w-]+(?:\.[\w-]+)*\.[a-z]{2,})(?:/|$)", re.I)
+_DOMAIN = re.compile(r"https?://(?:www\.)?([\w.-]+)|^(?:www\.)?([\w-]+(?:\.[\w-]+)*\.[a-z]{2,})(?:/|$)", re.IGNORECASE)
 _SOURCES = ("resolutionSource", "resolution_source", "settlement_sources", "settlement_source")
 _RULES = ("description", "rules", "rules_primary", "rules_secondary")
 _NAMES = ("question", "title", "subtitle", "yes_sub_title", "groupItemTitle")
 _DENIALS = re.compile(
-    r"\b(?:not|no|never|without|fails?|lose|loses|lost|miss|misses|rejects?|rejected)\b|n't\b|\bnot\b", re.I
+    r"\b(?:not|no|never|without|fails?|lose|loses|lost|miss|misses|rejects?|rejected)\b|n't\b|\bnot\b", re.IGNORECASE
 )
-
-
-class Terms(NamedTuple):
-    """What a market record says of its contract; None or an empty set where it says nothing, or two things.
-
-    - ``cutoff``: the end of the time in which it must happen, by the calendar [microseconds]; from words
-    - ``deadline``, ``closed_at``: the scheduled end and the end of trading [microseconds UTC]
-    - ``sources``: who says what happened, by domain or name
-    - ``rules``: the text of the rules, without case and signs
-    - ``strikes``, ``comparison``: numbers that the question names, and how they are compared
-    - ``tie``: what happens in a tie, or if nothing takes place
-    - ``exclusive``: whether the markets of its event exclude each other
-    - ``denies``: whether the question asks that something does not happen
-    - ``labels``, ``payoffs``: of its tokens, in order
-    """
-
-    market: str
-    question: str
-    tokens: tuple[str, ...]
-    labels: tuple[str, ...]
-    cutoff: int | None
-    deadline: int | None
-    closed_at: int | None
-    sources: frozenset[str]
-    rules: str
-    strikes: frozenset[float]
-    comparison: str | None
-    tie: str | None
-    exclusive: bool | None
-    denies: bool
-    payoffs: tuple[float | None, ...]
 
 
 def terms_of(record: Mapping[str, Any]) -> Terms:
     """The terms of a record in our names; fields of its venue are read beside them."""
     question = " ".join(dict.fromkeys(str(record[name]).strip() for name in _NAMES if record.get(name)))
     rules = " ".join(str(record[name]).strip() for name in _RULES if record.get(name))
-    ids, labels = (tuple(str(one) for one in record.get(name) or ()) for name in ("token_ids", "token_labels"))
+    tokens = [token for token in record.get("tokens") or () if isinstance(token, Mapping)]
+    ids, labels = (tuple(str(token.get(name)) for token in tokens) for name in ("id", "label"))
     deadline = first_time(record, "end_date", "ends_at")
     strikes, comparison = _strike(record, question, rules)
     return Terms(
-        market=str(record["market_id"]),
+        market=str(record.get("id", record.get("market_id"))),
         question=str(record.get("question") or record.get("title") or ""),
         tokens=ids,
         labels=labels,
@@ -184,13 +159,15 @@ def _strike(record: Mapping[str, Any], question: str, rules: str) -> tuple[froze
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _numbers(text: str) -> Iterator[float]:
     for match in _NUMBER.finditer(text):
-        yield float(match["number"].replace(",", "")) * _SCALES.get((match["scale"] or "").casefold(), 1.0) * (
-            -1 if match["sign"] else 1
+        yield (
+            float(match["number"].replace(",", ""))
+            * _SCALES.get((match["scale"] or "").casefold(), 1.0)
+            * (-1 if match["sign"] else 1)
         )
 
 
@@ -238,7 +215,7 @@ def _site(match: re.Match[str]) -> str:
 def _exclusive(record: Mapping[str, Any]) -> bool | None:
     names = ("exclusive", "negRisk", "neg_risk", "mutually_exclusive")
     said = {truth(name, record[name]) for name in names if record.get(name) is not None}
-    return _only(said)
+    return said.pop() if len(said) == 1 else None
 
 
 def _payoffs(record: Mapping[str, Any], ids: tuple[str, ...]) -> tuple[float | None, ...]:
