@@ -78,12 +78,12 @@ def _method(function: Callable[Concatenate[Any, P], Any], *kinds: _Fitting) -> C
 
 def _fits(names: list[str], kinds: tuple[Any, ...]) -> bool:
     """Whether a frame with these columns has one of the kinds."""
-    columns = {*names}
-    for kind in kinds:
-        if kind in _COLUMNS:
-            return columns >= _COLUMNS[kind] and not columns & ({"ts"} if kind == "records" else {"level"})
+    columns, views = {*names}, [kind for kind in kinds if kind not in _COLUMNS]
+    for kind in (kind for kind in kinds if kind in _COLUMNS):
+        if columns >= _COLUMNS[kind] and not columns & ({"ts"} if kind == "records" else {"level"}):
+            return True
     try:
-        return not kinds or bool(kind_of(names, kinds))
+        return not kinds or bool(views and kind_of(names, views))
     except NotTidyError:
         return False
 

@@ -184,6 +184,15 @@ class Frame:
             raw.cast(pl.Boolean).fill_null(value=True).to_numpy()
         )  # fmt: skip
 
+    def flags(self, name: str) -> Floats:
+        """A column of flags as 1 and 0, NaN where one is missing; NotTidyError for other values."""
+        raw = pl.Series(self.raw(name), strict=False)
+        is_missing = raw.is_null() | raw.is_nan() if raw.dtype.is_float() else raw.is_null()
+        values = raw.cast(pl.Float64, strict=False)
+        if not (values.is_in([0.0, 1.0]).fill_null(value=False) | is_missing).all():
+            raise NotTidyError(f"{name} has other values than true, false and null.")
+        return values.fill_null(np.nan).to_numpy()
+
     def lists(self, name: str) -> pl.Series:
         """A column of lists of numbers; a missing list is empty."""
         return normalization.lists(self.raw(name), name)

@@ -27,7 +27,8 @@ from marketdata.points import order
 from marketdata.points.columns import Books, Columns, Ints, Series, Side, Token
 from marketdata.points.order import LevelRows
 from marketdata.points.resample import group_starts, run_ends
-from marketdata.points.schema import ASK, BID, COLUMNS, ID_COLUMNS, LISTS, QUOTES, SNAPSHOT_FIELDS
+from marketdata.points.schema import ASK, BID, COLUMNS, ID_COLUMNS, LISTS, QUOTES
+from marketdata.points.views import SNAPSHOT_FIELDS
 
 
 class Rows(NamedTuple):
@@ -325,8 +326,10 @@ def to_frame(
         elif name in COLUMNS.get(frame.kind, QUOTES) and not frame.can_pass_on(name):
             if name == "level":
                 out[name] = normalization.levels(frame.raw(name))
-            elif name == "side":
+            elif name == "side" and frame.kind != "trades":
                 out[name] = Texts(frame.read(name)[0], [BID, ASK])
+            elif name == "side":
+                out[name] = Passed(frame, name, frame.rows)
             else:
                 out[name] = frame.lists(name) if name in LISTS else frame.read(name)[0]
         else:

@@ -48,7 +48,7 @@ class _Options(TypedDict, total=False):
 
 
 class Archive(Generic[Frame]):
-    """History in Delta Lake tables: ``books prices metrics quotes markets events series`` under one root.
+    """History in Delta Lake tables: ``books prices metrics quotes trades markets events series`` under one root.
 
     Points are stored at one base width. Coarser ones are derived on reading, by the rules of the service. The object is
     cheap to make, and many threads may use it. A market is named by its id or slug, by its record or row, or by a frame
@@ -142,6 +142,7 @@ class Archive(Generic[Frame]):
         prices: Any = None,
         metrics: Any = None,
         quotes: Any = None,
+        trades: Any = None,
         replace: bool = False,
         complete: bool = False,
     ) -> None:
@@ -162,6 +163,10 @@ class Archive(Generic[Frame]):
             Tidy columns in any kind of frame. Missing ``market_id`` and ``token_label`` are looked up by ``token_id``;
             metrics may name the market by ``slug``. Quotes need ``best_bid`` and ``best_ask``, null where a side is
             missing; sizes may be absent or null. ``mid`` and ``spread`` are computed from them.
+        trades : frame or columns, optional
+            Prints: ``ts``, token, ``side`` ("buy" or "sell", of the taker, or null), ``price``, ``size``, and where
+            known ``trade_id transaction_hash log_index maker taker role is_block fee``. Times stay as they are. A print
+            that is stored is not stored again, but completed by what the new one tells; see the guide on archives.
         replace : bool
             Replace all points from the first to the last one of each token.
         complete : bool
@@ -171,10 +176,12 @@ class Archive(Generic[Frame]):
         if frames:
             raise ConfigError(
                 "archive.add takes frames by name, as each name says what the rows are: archive.add(prices=frame), or "
-                "books=, quotes=, metrics=, markets=, events=, series=."
+                "books=, quotes=, metrics=, trades=, markets=, events=, series=."
             )
         ingest.add_records(self._store, markets, events, series)
-        given: dict[View, Any] = {"books": books, "prices": prices, "metrics": metrics, "quotes": quotes}
+        given: dict[View, Any] = {
+            "books": books, "prices": prices, "metrics": metrics, "quotes": quotes, "trades": trades
+        }  # fmt: skip
         for view, data in given.items():
             if data is not None:
                 ingest.add_points(self._store, view, data, replace=replace, complete=complete)
@@ -575,6 +582,33 @@ class Archive(Generic[Frame]):
         """
         return self._reading.frame("quotes", market, *ends_of(start, end, period), resolution, on_missing)
 
+    def trades(
+        self,
+        market: Markets | None = None,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
+        resolution: str | None = None,
+        *,
+        on_missing: Missing | None = None,
+    ) -> Frame:
+        """Prints, each once: one row per print at its own time, as `marketdata.Client.trades`; parameters as `books`.
+
+        Columns: ``ts market_id token_id token_label side price size``, and where some row has them ``trade_id
+        transaction_hash log_index maker taker role is_block fee``. With a ``resolution`` they are the bars that
+        `marketdata.resample` makes of them: ``open high low close vwap volume signed_volume count``.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> archive = md.Archive(tempfile.mkdtemp())
+        >>> prints = md.testing.trades()
+        >>> archive.add(markets=md.testing.markets(), trades=prints)
+        >>> archive.add(trades=prints.head(2))
+        >>> len(archive.trades("rain-tomorrow")) == len(prints)
+        True
+        """
+        return self._reading.frame("trades", market, start, end, resolution, on_missing)
+
     @with_flags("clamp", "progress")
     def attach(self, client: Feed, *, progress: bool | None = None, clamp: bool = False) -> Self:
         """The same archive with a client for reads with ``on_missing="fetch"``; its frames follow the client.
@@ -643,7 +677,7 @@ class Archive(Generic[Frame]):
 
         Parameters
         ----------
-        view : {"books", "prices", "metrics", "quotes"}
+        view : {"books", "prices", "metrics", "quotes", "trades"}
         engine : {"polars", "arrow", "duckdb", "dask", "spark"}
             Arrow gives a RecordBatchReader, DuckDB a relation, Dask and Spark frames with whole markets in a partition;
             workers of the running Spark session must reach the files.

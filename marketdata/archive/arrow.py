@@ -10,21 +10,25 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
-from marketdata.points.columns import Books, Codes, Data, Floats, Ints, Series, Token, interleave
+from marketdata.points.columns import Books, Codes, Data, Floats, Ints, Series, Token, Trades, interleave
 from marketdata.points.resample import group_starts, run_ends
-from marketdata.points.schema import ID_COLUMNS, LISTS, SNAPSHOT_FIELDS
-from marketdata.points.views import VIEWS, View, empty, view_of
+from marketdata.points.schema import ID_COLUMNS, LISTS
+from marketdata.points.views import VIEWS, FieldType, View, empty, view_of
 
 TS = pa.timestamp("us", "UTC")
 _LEVELS = pa.list_(pa.field("element", pa.float64()))
 _SIDES = ("bid", "ask")
+_TYPES = {"text": pa.string(), "number": pa.float64(), "flag": pa.bool_()}
 _NUMBERS = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal, pa.types.is_null)
 
 
 SCHEMAS: dict[View, pa.Schema] = {
     view: pa.schema({
         **dict.fromkeys(spec.ids, pa.string()), "ts": TS,
-        **(dict.fromkeys(LISTS, _LEVELS) if spec.columns is Books else dict.fromkeys(spec.names, pa.float64())),
+        **(
+            dict.fromkeys(LISTS, _LEVELS) if spec.columns is Books
+            else {name: _TYPES[spec.type_of(name)] for name in spec.names}
+        ),
     })
     for view, spec in VIEWS.items()
 }  # fmt: skip
@@ -32,17 +36,24 @@ SCHEMAS: dict[View, pa.Schema] = {
 
 def to_table(columns: Data) -> pa.Table:
     """Rows as the table of the view has them; a missing number is null, an empty side an empty list."""
-    data = {name: _names(columns, name) for name in VIEWS[view_of(columns)].ids}
+    spec = VIEWS[view_of(columns)]
+    data = {name: _names(columns, name) for name in spec.ids}
     data["ts"] = pa.array(columns.ts, type=pa.int64()).cast(TS)
+    further = {name: _array(values, spec.type_of(name)) for name, values in columns.values.items()}
     if not isinstance(columns, Books):
-        return pa.table(data | {n: pa.array(v, pa.float64(), from_pandas=True) for n, v in columns.values.items()})
+        return pa.table(data | further)
     for name, side in (("bid", columns.bids), ("ask", columns.asks)):
         offsets, levels = pa.array(np.append(0, np.cumsum(side.counts)).astype(np.int32)), side.levels
         for what, values in (("price", side.price), ("size", side.size)):
             data[f"{name}_{what}"] = pa.ListArray.from_arrays(offsets, pa.array(values[levels]), type=_LEVELS)
-    for name, values in columns.values.items():
-        data[name] = pa.array(values, pa.string() if values.dtype.hasobject else pa.float64(), from_pandas=True)
-    return pa.table(data)
+    return pa.table(data | further)
+
+
+def _array(values: NDArray[Any], kind: FieldType) -> pa.Array:
+    """Values as a column; None and NaN are null."""
+    if kind == "flag":
+        return pa.array(values == 1, pa.bool_(), mask=np.isnan(values))
+    return pa.array(values, _TYPES[kind], from_pandas=True)
 
 
 def _names(columns: Data, attribute: str) -> pa.Array:
@@ -72,12 +83,15 @@ def from_tables(view: View, tables: Iterable[pa.Table], *, of_one_market: bool =
     tokens, codes = tokens_of(view, chunks)
     ts = np.concatenate([chunk.column("ts").view(pa.int64()).to_numpy(zero_copy_only=False) for chunk in chunks])
     if VIEWS[view].columns is Books:
-        out: Data = Books.of_levels((), np.zeros(1, np.int64), ts, *_levels(chunks), values=_snapshot_values(chunks))
+        known = _known_values(view, chunks)
+        out: Data = Books.of_levels((), np.zeros(1, np.int64), ts, *_levels(chunks), values=known)
+    elif VIEWS[view].columns is Trades:
+        out = Trades((), np.zeros(1, np.int64), ts, _print_values(chunks))
     else:
         standard = VIEWS[view].names
         names = dict.fromkeys(n for c in chunks for n in c.schema.names if n not in (*ID_COLUMNS, "ts"))
-        values = {name: _values(chunks, name) for name in (*standard, *names)}
-        filled = {n: v for n, v in values.items() if of_one_market or n in standard or not np.isnan(v).all()}
+        series = {name: _values(chunks, name) for name in (*standard, *names)}
+        filled = {n: v for n, v in series.items() if of_one_market or n in standard or not np.isnan(v).all()}
         out = Series((), np.zeros(1, np.int64), ts, filled)
     return out.grouped(tokens, codes)
 
@@ -85,7 +99,7 @@ def from_tables(view: View, tables: Iterable[pa.Table], *, of_one_market: bool =
 def _values(chunks: Sequence[pa.RecordBatch], name: str) -> Floats:
     for chunk in chunks:
         kind = chunk.schema.field(name).type if name in chunk.schema.names else pa.null()
-        if not any(rule(kind) for rule in _NUMBERS):
+        if not (any(rule(kind) for rule in _NUMBERS) or pa.types.is_boolean(kind)):
             raise ArchiveError(
                 f"The archive has a column {name!r} of {kind}, which another program wrote; an archive has numbers "
                 "beside times and ids. Drop that column with the program that wrote it."
@@ -99,16 +113,37 @@ def _values(chunks: Sequence[pa.RecordBatch], name: str) -> Floats:
     return parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
 
 
-def _snapshot_values(chunks: Sequence[pa.RecordBatch]) -> dict[str, NDArray[Any]]:
-    """The fields of snapshots that some row has."""
-    fields: dict[str, NDArray[Any]] = {}
-    for name, kind in SNAPSHOT_FIELDS.items():
-        columns = [c.column(name) if name in c.schema.names else pa.nulls(c.num_rows) for c in chunks]
-        if all(column.null_count == len(column) for column in columns):
-            continue
-        texts = [text for column in columns for text in column.to_pylist()] if kind == "text" else ()
-        fields[name] = np.array(texts, object) if kind == "text" else _values(chunks, name)
-    return fields
+def _known_values(view: View, chunks: Sequence[pa.RecordBatch]) -> dict[str, NDArray[Any]]:
+    """The further columns of a view that some row has."""
+    return {
+        name: _texts(chunks, name) if kind == "text" else _values(chunks, name)
+        for name, kind in VIEWS[view].known.items()
+        if any(name in c.schema.names and c.column(name).null_count < c.num_rows for c in chunks)
+    }
+
+
+def _print_values(chunks: Sequence[pa.RecordBatch]) -> dict[str, NDArray[Any]]:
+    """The values of prints: those of all, those that are known of some, and further numbers that some have."""
+    spec = VIEWS["trades"]
+    values = {name: _texts(chunks, name) if name == "side" else _values(chunks, name) for name in spec.names}
+    values |= _known_values("trades", chunks)
+    standard = {"ts", *ID_COLUMNS, *spec.names, *spec.known}
+    further = {name: _values(chunks, name) for c in chunks for name in c.schema.names if name not in standard}
+    return values | {name: numbers for name, numbers in further.items() if not np.isnan(numbers).all()}
+
+
+def _texts(chunks: Sequence[pa.RecordBatch], name: str) -> NDArray[Any]:
+    """A column of texts, None where one is missing; equal texts of a dictionary are one object."""
+    parts = []
+    for chunk in chunks:
+        if name not in chunk.schema.names:
+            parts.append(np.full(chunk.num_rows, None, object))
+        elif pa.types.is_dictionary((column := chunk.column(name)).type):
+            codes, names = dictionary_of(column)
+            parts.append(np.array(names, object)[codes])
+        else:
+            parts.append(column.to_numpy(zero_copy_only=False))
+    return np.concatenate(parts)
 
 
 def tokens_of(view: View, batches: Iterable[pa.RecordBatch]) -> tuple[tuple[Token, ...], Codes]:

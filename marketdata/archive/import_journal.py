@@ -16,7 +16,7 @@ from marketdata.archive.storage import errors
 from marketdata.archive.storage.files import Store
 from marketdata.archive.store import ArchiveStore
 from marketdata.points.columns import Token
-from marketdata.points.schema import SNAPSHOT_FIELDS
+from marketdata.points.views import SNAPSHOT_FIELDS
 from marketdata.recordings.arrivals import VenueClock
 from marketdata.recordings.changes import Changes, Rebuilder, no_changes
 

@@ -12,9 +12,10 @@ from marketdata.archive.coverage.intervals import CoverageState
 from marketdata.archive.records import Catalog, Record, rows_of
 from marketdata.archive.store import ArchiveStore, hull_of, times_of
 from marketdata.errors import ArchiveError, ConfigError, ContractError, NotTidyError, PartialCoverageWarning, warn
-from marketdata.points.columns import Books, Data, Series, Token
+from marketdata.points.columns import Books, Data, Series, Token, Trades, missing
 from marketdata.points.duplicates import repeated
 from marketdata.points.order import ascending
+from marketdata.points.prints import distinct
 from marketdata.points.records import RecordKind
 from marketdata.points.schema import LISTS, NOT_0_1, is_count, outside_0_1
 from marketdata.points.views import VIEWS, View, view_of
@@ -63,6 +64,8 @@ def add_points(
     markets, base = store.catalog["markets"], store.base
     columns = identified(view, _columns(view, data, markets), markets)
     _check_values(view, columns)
+    if isinstance(columns, Trades):
+        return _add_prints(store, columns, replace=replace, complete=complete)
     columns = _distinct(view, columns)
     if (columns.ts % base.micros).any():
         from marketdata.points.resample import resample_columns
@@ -91,6 +94,17 @@ def add_points(
     return columns, store.upsert(view, columns, state, whole=replace)
 
 
+def _add_prints(store: ArchiveStore, prints: Trades, *, replace: bool, complete: bool) -> tuple[Data, int]:
+    """Add prints, each once. A token without a print is complete too: nobody traded it."""
+    known = {name: v for name, v in prints.values.items() if name in VIEWS["trades"].names or not missing(v).all()}
+    prints = distinct(dataclasses.replace(prints, values=known))
+    if not len(prints):
+        return prints, 0
+    markets, state = store.catalog["markets"], CoverageState.FINAL if complete else CoverageState.RECORDED
+    markets.upsert(seen_markets(prints, markets))
+    return prints, store.upsert("trades", prints, state, whole=replace)
+
+
 def _check_values(view: View, columns: Data) -> None:
     """NotTidyError for the first row whose time is too far, price is no probability, or size is negative."""
     far = np.flatnonzero(columns.ts >= TOO_FAR)
@@ -107,9 +121,11 @@ def _check_values(view: View, columns: Data) -> None:
             raise NotTidyError("A level of a book has a price or size that is infinite or NaN; each needs two numbers.")
         numbers = {"price": price, "size": size}
     else:
-        numbers = {name: columns.values[name] for name in VIEWS[view].names}
+        numbers = {name: columns.values[name] for name in VIEWS[view].names if name != "side"}
     checks = [(name, outside_0_1(numbers[name]), NOT_0_1) for name in _PRICES.intersection(numbers)]
     checks += [(name, numbers[name] < 0, "below 0; sizes are shares.") for name in _SIZES.intersection(numbers)]
+    if view == "trades":
+        checks += [(name, np.isnan(v), "missing; a print has a price and a size.") for name, v in numbers.items()]
     if view == "quotes":
         for name in ("best_bid", "best_ask"):
             is_alone = np.isnan(numbers[name]) & (numbers[f"{name}_size"] > 0)
@@ -183,7 +199,7 @@ def _distinct(view: View, columns: Data) -> Data:
 
 
 def _columns(view: View, data: Any, markets: Catalog) -> Data:
-    if isinstance(data, Books | Series):
+    if isinstance(data, Books | Series | Trades):
         if view_of(data) != view:
             raise ConfigError(f"{view}= takes {view}, not {view_of(data)}.")
         return data
@@ -195,7 +211,7 @@ def _columns(view: View, data: Any, markets: Catalog) -> Data:
         raise ConfigError(f"{view}= was given the levels of books; pass them as books=.")
     by_slug = not VIEWS[view].has_tokens and "slug" in names and "market_id" not in names
     columns = to_columns(view, as_polars(data).rename({"slug": "market_id"}) if by_slug else data, lookup=True)
-    if isinstance(columns, Books):
+    if isinstance(columns, Books | Trades):
         return columns
     if by_slug:
         tokens = []

@@ -23,7 +23,7 @@ from marketdata.archive.storage.files import LAST_NAME, DataFile, cuts, holding,
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError, PartialCoverageWarning, warn
 from marketdata.points.arguments import choice
-from marketdata.points.columns import Books, Data, Series, Token, joined
+from marketdata.points.columns import Books, Data, Series, Token, Trades, joined
 from marketdata.points.schema import is_count
 from marketdata.points.views import VIEWS, View, empty, quotes_of
 from marketdata.resolution import BucketWidth
@@ -54,7 +54,7 @@ class Query:
     ``markets`` are sorted; None stands for all that are ``between`` two names. ``wanted`` selects base points before
     aggregation, and ``ranges`` narrows it for single markets. ``counts`` adds the number of points to means. With
     ``nested``, rows of books are snapshots with four lists. ``books`` belong to the markets without quotes: their top
-    stands for these.
+    stands for these. With ``as_bars``, prints are bars of the width; else they are rows of their own times.
     """
 
     view: View
@@ -72,6 +72,12 @@ class Query:
     nested: bool = False
     between: tuple[str, str] = ("", LAST_NAME)
     books: Query | None = None
+    as_bars: bool = False
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the rows are as they are stored."""
+        return self.width == self.base and not self.as_bars
 
     def without_rows(self) -> Query:
         """The same query without files, which tells the columns."""
@@ -87,20 +93,25 @@ class Query:
 
     def columns(self) -> Data:
         """All points at once, in tidy order."""
+        from marketdata.points.bars import bars
+
         parts = list(self.points(in_parts=False))
-        return joined(parts).sort() if parts else empty(self.view)
+        return joined(parts).sort() if parts else bars(Trades.empty(), self.width) if self.as_bars else empty(self.view)
 
     def points(self, *, in_parts: bool = True) -> Iterator[Data]:
         """The points in parts: some whole markets, or some whole buckets of one large market."""
+        from marketdata.points.bars import bars
         from marketdata.points.resample import resample_columns
 
         labels: Labels = self.labels or {}
         # Points to aggregate are read in small parts: all at once may not fit into memory.
-        for points in self.stored(self.width if in_parts or self.width != self.base else None):
+        for points in self.stored(self.width if in_parts or not self.is_stored else None):
             # Stored labels may be from before a record changed.
             tokens = [Token(m, token, labels.get((m, token or ""), label)) for m, token, label in points.tokens]
             out = points if tuple(tokens) == points.tokens else points.grouped(tokens, points.token).sort()
-            if self.width != self.base:
+            if isinstance(out, Trades):
+                out = bars(out, self.width) if self.as_bars else out
+            elif not self.is_stored:
                 out = resample_columns(out, self.width, counts=self.counts)
             yield out.cut(self.levels) if self.levels is not None and isinstance(out, Books) else out
         for books in () if self.books is None else self.books.points(in_parts=in_parts):
@@ -183,7 +194,7 @@ def apart(query: Query, base: BucketWidth) -> tuple[Data, Series | None]:
     Frames of seconds show them, because nothing else tells their means from points of 1m.
     """
     points = query.columns()
-    if isinstance(points, Books) or not query.counts or base.micros < _MINUTES.micros:
+    if not isinstance(points, Series) or not query.counts or base.micros < _MINUTES.micros:
         return points, None
     counts = {name: values for name, values in points.values.items() if is_count(name, points.values)}
     shown = {name: values for name, values in points.values.items() if name not in counts}

@@ -63,13 +63,15 @@ class Reading(Generic[Frame]):
         missing: Missing = choice("on_missing", "warn" if on_missing is None else on_missing, get_args(Missing))
         ranges = self._fetched(view, market, start, end) if missing == "fetch" else {}
         store = self.store.opened()
-        width, version = store.width(resolution), store.points[view].version()
+        spec, version = VIEWS[view], store.points[view].version()
         if not ranges:
             ids = self.market_ids(market)
             records = store.records(view, ids, version)
             ranges = query.covered_ranges(view, records, ids, start, end, missing, self._active)
-        more: dict[str, Any] = {"levels": levels, "version": version, "counts": VIEWS[view].is_mean}
-        points, counts = query.apart(query_of(store, view, ranges, ranges, width, **more), store.base)
+        more: dict[str, Any] = {"levels": levels, "version": version, "counts": spec.is_mean}
+        wanted_points = query_of(store, view, ranges, ranges, resolution, **more)
+        points, counts = query.apart(wanted_points, store.base)
+        width = wanted_points.width if spec.is_grid or wanted_points.as_bars else None
         return cast("Frame", carry_counts(to_frame(points, self.kind, width=width), counts))
 
     def lazy(
@@ -91,7 +93,8 @@ class Reading(Generic[Frame]):
         wanted = query_of(store, view, ids, _range(start, end), resolution, levels=levels, nested=nested)
         if engine in ("polars", "arrow", "duckdb"):
             lazy: Any = {"polars": scan.lazy, "arrow": scan.to_arrow, "duckdb": sql.relation}[engine]
-            return with_width(lazy(wanted), wanted.width)
+            is_prints = wanted.is_stored and not VIEWS[view].is_grid
+            return lazy(wanted) if is_prints else with_width(lazy(wanted), wanted.width)
         every = ids if ids is not None else [str(record["id"]) for record in store.catalog["markets"].records()]
         parts = scan.by_market(wanted, every)
         return scan.to_dask(parts) if engine == "dask" else scan.to_spark(parts)

@@ -20,7 +20,8 @@ from marketdata.archive.storage.tables import Version
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ArchiveError, ConfigError, not_installed
 from marketdata.points.arguments import whole
-from marketdata.points.schema import COUNT, LISTS, SNAPSHOT_FIELDS, uncounted
+from marketdata.points.bars import BARS
+from marketdata.points.schema import COUNT, LISTS, uncounted
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range
@@ -38,18 +39,23 @@ def schema_of(query: Query) -> dict[str, pl.DataType]:
     import polars as pl
 
     out: dict[str, pl.DataType] = {"ts": pl.Datetime("us", "UTC")} | dict.fromkeys(VIEWS[query.view].ids, pl.String())
+    spec, types = VIEWS[query.view], {"text": pl.String(), "number": pl.Float64(), "flag": pl.Boolean()}
     if query.view == "books":
-        fields = {n: pl.String() if SNAPSHOT_FIELDS[n] == "text" else pl.Float64() for n in _fields(query)}
-        return out | dict.fromkeys(LISTS, pl.List(pl.Float64())) | fields
+        return out | dict.fromkeys(LISTS, pl.List(pl.Float64())) | {n: types[spec.known[n]] for n in _fields(query)}
+    if query.as_bars:
+        return out | dict.fromkeys(BARS, pl.Float64()) | {"count": pl.Int64()}
     values = [name for name in query.version.schema.names if name not in out]
     counts = [v + COUNT for v in uncounted(values)] if query.counts else []
-    named = VIEWS[query.view].with_derived({name: pl.lit(0.0) for name in values})
-    return out | dict.fromkeys(named, pl.Float64()) | dict.fromkeys(counts, pl.Int64())
+    named = spec.with_derived({name: pl.lit(0.0) for name in values})
+    ordered = [n for n in (*spec.names, *spec.known) if n in named]
+    return (
+        out | {n: types[spec.type_of(n)] for n in dict.fromkeys((*ordered, *named))} | dict.fromkeys(counts, pl.Int64())
+    )
 
 
 def _fields(query: Query) -> list[str]:
     """The fields of snapshots that the table has."""
-    return [name for name in SNAPSHOT_FIELDS if name in query.version.schema.names]
+    return [name for name in VIEWS["books"].known if name in query.version.schema.names]
 
 
 def lazy(query: Query, *, checked: bool = False) -> pl.LazyFrame:
@@ -60,7 +66,7 @@ def lazy(query: Query, *, checked: bool = False) -> pl.LazyFrame:
     """
     import polars as pl
 
-    if checked or query.width != query.base:
+    if checked or not query.is_stored:
         return computed(query)
     rows: pl.LazyFrame = _as_asked(query, _stored(query))
     return rows if query.books is None else pl.concat([rows, _tops(query, _stored(query.books))])
@@ -163,7 +169,11 @@ def query_of(
             raise ConfigError(f"{name}={more[name]} is refused for {view}; only books have levels.")
     if more.get("levels") is not None:
         whole("levels", more["levels"])
-    width, base = store.width(resolution), store.base
+    base = store.base
+    # Rows with times of their own are in buckets only if these are asked for.
+    is_stored = not VIEWS[view].is_grid and resolution is None
+    width = base if is_stored else store.width(resolution)
+    more["as_bars"] = not (VIEWS[view].is_grid or is_stored)
     # A range of base points is whole minutes, unless seconds are read as widths below a minute.
     clip = whole_buckets if base.micros < MINUTE <= width.micros else Range._make
     ranges = None if isinstance(wanted, Range) else {market: clip(one) for market, one in wanted.items()}

@@ -16,13 +16,14 @@ from marketdata.archive.expansion import levels_in_duckdb
 from marketdata.archive.query import Query
 from marketdata.archive.scan import schema_of, to_arrow
 from marketdata.errors import ArchiveError, ConfigError, not_installed
+from marketdata.points.records import RECORD_KINDS
 from marketdata.points.schema import ID_COLUMNS, LISTS
 from marketdata.points.views import VIEWS
 from marketdata.times import DAY
 
 T = TypeVar("T")
 _POLL = 0.05  # between looks at a thread that runs a statement [s]
-TABLES = ("books", "snapshots", "prices", "metrics", "quotes", "markets", "events", "series", "coverage")
+TABLES = ("snapshots", *VIEWS, *RECORD_KINDS, "coverage")
 
 _IDS = ("ts", *ID_COLUMNS)
 # Types that frames lack, or that reach them with other values.
@@ -73,7 +74,7 @@ class _Stream:
 
 def _points(connection: Any, query: Query) -> Any:
     """The rows of a query, books as one row per snapshot; predicates of the base reach the row groups."""
-    if query.width != query.base:
+    if not query.is_stored:
         return connection.from_arrow(_Stream(replace(query, nested=True)))
     rows = connection.from_arrow(_dataset(query)).set_alias("rows")
     derived = VIEWS[query.view].derived

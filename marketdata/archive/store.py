@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +33,9 @@ from marketdata.archive.storage import errors
 from marketdata.archive.storage.files import WRITE_EFFORT, DataFile, cuts, holding, hull, is_url
 from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.errors import ArchiveError, ConfigError, NotArchivedError
-from marketdata.points.columns import Books, Data, Ints, Series
+from marketdata.points.columns import Books, Data, Ints, Series, Trades, joined
+from marketdata.points.prints import CLOCKS
+from marketdata.points.prints import union as union_of_prints
 from marketdata.points.records import RECORD_KINDS, RecordKind
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BucketWidth
@@ -47,6 +50,8 @@ _MANY_SMALL, _SMALL_BYTES, _SMALL_ROWS = 32, 64_000, 50_000
 # Bounds of what is written at once: bytes of rows that remain, and rows or levels of new points.
 _BATCH_BYTES = 4_000_000
 _PORTION = 4_000_000
+# The columns that tell where a stored row is: in which of several files, and its number there.
+_FILE, _NUMBER = "__file", "__number"
 
 Bools = NDArray[np.bool_]
 Ranges = Mapping[str, Sequence[Range]]  # by market, as records and times
@@ -69,7 +74,8 @@ After = Callable[[str, Sequence[CoverageRecord], Change], Sequence[CoverageRecor
 class Write(NamedTuple):
     """A write to the points of a view.
 
-    - ``columns``: the new points at the base, in tidy order; they replace those of equal token and bucket
+    - ``columns``: the new points at the base, in tidy order; they replace those of equal token and bucket. Prints are
+      `points.prints.distinct`, and added to those that are stored
     - ``ranges``: where points and coverage may change, by market
     - ``after``: gives the new records of a market; records without ``rows`` are counted
     - ``is_fetch``: all stored points of the ranges go, but for those that were added and are not replaced
@@ -87,8 +93,12 @@ class Write(NamedTuple):
 
 
 class Parted(NamedTuple):
-    """The effect of a write on stored rows: the files that lose some, their remaining rows, and the points that go."""
+    """The effect of a write on stored rows.
 
+    The points to write, the files that lose some rows, their remaining rows, and the number of points that go.
+    """
+
+    columns: Data
     drops: Sequence[DataFile]
     remains: Sequence[pa.Table]
     change: Change
@@ -219,8 +229,8 @@ class ArchiveStore:
     def upsert(self, view: View, columns: Data, state: CoverageState, *, whole: bool = False) -> int:
         """Add points at the base: equal (token, ts) are replaced; ``whole`` replaces first to last of a token.
 
-        Complete ranges stay so; the rest of each market, from its first to its last bucket, gets ``state``. Returns by
-        how many points there are more.
+        Of equal prints one is stored. Complete ranges stay so; the rest of each market, from its first to its last
+        bucket, gets ``state``. Returns by how many points there are more.
         """
         columns, now = columns.sort(), time.time_ns() // 1000
         hulls = {market: hull_of(times, self.base.micros) for market, times in times_of(columns).items()}
@@ -282,6 +292,8 @@ class ArchiveStore:
     def parted(self, write: Write, version: Version, before: Records) -> Parted:
         """The stored rows in the ranges of a write, in those that stay and those that go."""
         table = self.points[write.view]
+        if not VIEWS[write.view].is_grid:
+            return self._parted_prints(write, version, before)
         added = {m: [r.range for r in records if r.state in _ADDED] for m, records in before.items()}
         drops, remains, stay, gone = list[DataFile](), list[pa.Table](), list[Series](), list[Series]()
         for file, rows in self.rows_in(write.view, version, write.ranges):
@@ -293,10 +305,47 @@ class ArchiveStore:
             gone.append(rows.take(np.flatnonzero(~stays)))
             if len(gone[-1]):
                 drops.append(file)
-                stored = table.read(file)
-                remains.append(stored.filter(pa.array(~np.isin(np.arange(len(stored)), gone[-1].values["number"]))))
+                remains.append(_without(table.read(file), gone[-1].values[_NUMBER]))
         change = Change(times_of(write.columns), times_of(*stay), times_of(*gone))
-        return Parted(drops, remains, change, sum(map(len, gone)))
+        return Parted(write.columns, drops, remains, change, sum(map(len, gone)))
+
+    def _parted_prints(self, write: Write, version: Version, before: Records) -> Parted:
+        """The same for prints: each stays, but for those that the write replaces or of which it tells more."""
+        table, new = self.points[write.view], write.columns
+        assert isinstance(new, Trades)
+        near = {market: Range(int(ts[0]) - CLOCKS, int(ts[-1]) + CLOCKS) for market, ts in times_of(new).items()}
+        ranges = {m: union([*wanted, *([near[m]] if m in near else [])]) for m, wanted in write.ranges.items()}
+        files, parts = list[DataFile](), list[Trades]()
+        for file, rows in self.rows_in(write.view, version, ranges, whole=True):
+            of_file = np.full(len(rows), float(len(files)))
+            parts.append(dataclasses.replace(rows, values={**rows.values, _FILE: of_file}))
+            files.append(file)
+        stored = joined(parts) if parts else Trades.empty()
+        places = [stored.values.get(name, np.empty(0)) for name in (_FILE, _NUMBER)]
+        stored = dataclasses.replace(
+            stored, values={n: v for n, v in stored.values.items() if n not in (_FILE, _NUMBER)}
+        )
+        if write.whole or write.is_withdrawal:
+            is_gone = (
+                inside(stored, _recorded(before, write.ranges)) if write.is_withdrawal
+                else _replaced(stored, new, self.base.micros, whole=True)
+            )  # fmt: skip
+            written, confirmed, gone = new, np.empty(0, np.int64), np.flatnonzero(is_gone)
+        else:
+            written, confirmed, gone = union_of_prints(new, stored)
+        drops, remains = list[DataFile](), list[pa.Table]()
+        for place, file in enumerate(files):
+            numbers = places[1][gone[places[0][gone] == place]]
+            if len(numbers):
+                drops.append(file)
+                remains.append(_without(table.read(file), numbers))
+        # A print that is given again counts as written, though its row stays as it is.
+        again, other = stored.take(np.sort(np.append(gone, confirmed))), np.ones(len(stored), bool)
+        other[gone] = other[confirmed] = False
+        change = Change(
+            times_of(written, stored.take(confirmed)), times_of(stored.take(np.flatnonzero(other))), times_of(again)
+        )
+        return Parted(written, drops, remains, change, len(gone))
 
     def changed_records(
         self, write: Write, version: Version, before: Records, change: Change
@@ -345,18 +394,27 @@ class ArchiveStore:
 
         return {market: [counted(market, record) for record in records] for market, records in after.items()}
 
-    def rows_in(self, view: View, version: Version, ranges: Ranges) -> Iterator[tuple[DataFile, Series]]:
-        """For each file with rows in the ranges: the tokens, times and row ``number`` of these rows."""
+    def rows_in(
+        self, view: View, version: Version, ranges: Ranges, *, whole: bool = False
+    ) -> Iterator[tuple[DataFile, Any]]:
+        """For each file with rows in the ranges: the tokens, times and row ``number`` of these, or all their values."""
         table = self.points[view]
         markets = sorted(market for market, wanted in ranges.items() if wanted)
         span = hull(one for wanted in ranges.values() for one in wanted)
         for file in holding(version.files, markets, span) if markets else ():
-            if not holding(table.footer(file).groups, markets, span):
+            groups = table.footer(file).groups
+            chosen = [group.number for group in holding(groups, markets, span)]
+            if not chosen:
                 continue
-            stored = table.read(file, names=[*VIEWS[view].ids, "ts"])
-            ts = stored.column("ts").cast(pa.int64()).to_numpy()
-            every = Series((), np.zeros(1, np.int64), ts, {"number": np.arange(len(ts), dtype=float)})
-            rows = every.grouped(*tokens_of(view, stored.to_batches()))
+            begins = np.cumsum([0, *(group.rows for group in groups)])
+            numbers = np.concatenate([np.arange(begins[n], begins[n + 1], dtype=float) for n in chosen])
+            stored = table.read(file, chosen, None if whole else [*VIEWS[view].ids, "ts"])
+            if whole:
+                rows = from_tables(view, [stored.append_column(_NUMBER, pa.array(numbers))])
+            else:
+                ts = stored.column("ts").cast(pa.int64()).to_numpy()
+                every = Series((), np.zeros(1, np.int64), ts, {_NUMBER: numbers})
+                rows = every.grouped(*tokens_of(view, stored.to_batches()))
             rows = rows.take(np.flatnonzero(inside(rows, ranges)))
             if len(rows):
                 yield file, rows
@@ -380,7 +438,8 @@ class _Attempts:
 
     def __init__(self, store: ArchiveStore, write: Write) -> None:
         self._store, self._write = store, write
-        self._new_files: list[DataFile] | None = None  # no plan writes them twice
+        # Files of the points that the last plan wrote, so that the next one need not write the same.
+        self._written: tuple[Data, list[DataFile]] | None = None
         self.growth = 0
 
     def plan(self, version: Version) -> Plan | None:
@@ -390,12 +449,12 @@ class _Attempts:
         before = coverage.of(write.ranges, version)
         parted = store.parted(write, version, before)
         changed = store.changed_records(write, version, before, parted.change)
-        self.growth = len(write.columns) - parted.removed
-        if self._new_files is None:
-            self._new_files = store.put(write.view, write.columns)
-        if not (self._new_files or parted.drops or changed):
+        self.growth = len(parted.columns) - parted.removed
+        if self._written is None or self._written[0] is not parted.columns:
+            self._written = parted.columns, store.put(write.view, parted.columns)
+        if not (self._written[1] or parted.drops or changed):
             return None
-        added = [*self._new_files, *store.rewritten(write.view, parted.remains)]
+        added = [*self._written[1], *store.rewritten(write.view, parted.remains)]
         return Plan(added, parted.drops, coverage.put(changed, version))
 
 
@@ -423,6 +482,11 @@ def check_folder(root: str) -> None:
         raise NotArchivedError(f"There is no folder {root!r}. {hint}")
     if names and not is_archive(root):
         raise NotArchivedError(f"The folder {root!r} holds other files, and no archive. {hint}")
+
+
+def _without(rows: pa.Table, numbers: Any) -> pa.Table:
+    """The rows but for those with these numbers."""
+    return rows.filter(pa.array(~np.isin(np.arange(len(rows)), numbers)))
 
 
 def _is_part(record: CoverageRecord, whole: CoverageRecord) -> bool:
@@ -463,7 +527,7 @@ def _recorded(before: Records, ranges: Ranges) -> dict[str, list[Range]]:
     return {m: [r.range for r in records if r.state == CoverageState.RECORDED] for m, records in every.items()}
 
 
-def _replaced(rows: Series, columns: Data, width: int, *, whole: bool = False) -> Bools:
+def _replaced(rows: Data, columns: Data, width: int, *, whole: bool = False) -> Bools:
     """True for rows with a token and bucket of the columns; with ``whole`` also for rows of the token between these."""
 
     def identity(token: Any) -> tuple[str | None, ...]:

@@ -59,8 +59,7 @@ from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.stream.channel import Channel, channel_of
 from marketdata.tidy import records
-from marketdata.tidy.frames import frame_kind
-from marketdata.tidy.trades import to_frame as to_trades_frame
+from marketdata.tidy.frames import frame_kind, to_frame
 from marketdata.times import MINUTE, SECOND, Duration, Range, TimeLike, ends_of, now, to_datetime, to_range, to_text
 from marketdata.typing import Frame, FrameKind
 from marketdata.vendors import (
@@ -472,7 +471,7 @@ class Client(Generic[Frame]):
 
         def frame() -> Frame:
             filled = [part for part in parts if len(part)]
-            return cast("Frame", to_trades_frame(joined(filled) if filled else Trades.empty(), self.frame))
+            return cast("Frame", to_frame(joined(filled) if filled else Trades.empty(), self.frame))
 
         try:
             run_all(self._source, [partial(fetch, name) for name in given])

@@ -37,7 +37,7 @@ class Pair(NamedTuple):
 def pairs(rng: Range, fine: BucketWidth, coarse: BucketWidth, views: tuple[Data, Data]) -> Iterator[Pair]:
     """A pair for each column of numbers; a book is numbered by its levels."""
     codes: dict[tuple[int, bytes], int] = {}
-    series = [one.sort() if isinstance(one, Series) else _numbered(one.sort(), codes) for one in views]
+    series = [_numbered(one.sort(), codes) if isinstance(one, Books) else cast("Series", one.sort()) for one in views]
     for name in series[0].values:
         near, far = (replace(one, values={"price": values_of(one, name, np.dtype(float))}) for one in series)
         yield Pair(rng, fine, coarse, near, far)

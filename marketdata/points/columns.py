@@ -326,7 +326,7 @@ class Books(Columns):
         return replace(super()._at(index), bids=self.bids.take(index), asks=self.asks.take(index), values=values)
 
 
-Data = Books | Series
+Data = Books | Series | Trades
 D = TypeVar("D", bound=Columns)
 # Pages, archive, service and charts follow these names, so a further metric needs no other line.
 METRICS = ("volume", "liquidity", "spread")
@@ -401,7 +401,7 @@ def joined(parts: Sequence[D]) -> D:
     ts, no_bounds = np.concatenate([part.ts for part in parts]), np.zeros(1, np.int64)
     types = {name: v.dtype for part in parts for name, v in part.values.items()}  # type: ignore[attr-defined]
     values = {name: np.concatenate([values_of(part, name, types[name]) for part in parts]) for name in types}
-    entries: Data | Trades = (Trades if isinstance(parts[0], Trades) else Series)((), no_bounds, ts, values)
+    entries: Data = (Trades if isinstance(parts[0], Trades) else Series)((), no_bounds, ts, values)
     books = [part for part in parts if isinstance(part, Books)]
     if books:
         counts = np.concatenate([part.counts for part in books])
@@ -414,6 +414,13 @@ def values_of(columns: Any, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Values of the entries by name, all missing where the columns have none."""
     missing = np.full(len(columns), None if dtype.hasobject else np.nan, object if dtype.hasobject else float)
     return columns.values.get(name, missing)  # type: ignore[no-any-return]
+
+
+def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """True where a text is None, or a number NaN."""
+    if values.dtype.hasobject:
+        return np.fromiter((value is None for value in values), bool, len(values))
+    return np.isnan(values)  # type: ignore[no-any-return]
 
 
 def ratio(dividend: Floats, divisor: Floats) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import NotTidyError
-from marketdata.points.columns import Books, Columns, Data, Floats, Ints, Series, ranges
+from marketdata.points.columns import Columns, Data, Floats, Ints, Series, ranges
 from marketdata.points.schema import COUNT, value_columns
 from marketdata.points.views import VIEWS, view_of
 from marketdata.resolution import BucketWidth, Resolution
@@ -123,10 +123,13 @@ def in_buckets(columns: Columns, edges: Ints, width: BucketWidth, values: Mappin
 
 
 def resample_columns(columns: Data, resolution: str | BucketWidth, *, counts: bool = False) -> Data:
-    """Resample columns; a bucket without a point has no entry, and ``counts`` adds the counts of means."""
+    """Resample columns; a bucket without a point has no entry, and ``counts`` adds the counts of means.
+
+    Of prints it takes the last of each bucket; `points.bars` makes more of them.
+    """
     width = BucketWidth.of(resolution)
     columns = columns.sort()
-    if isinstance(columns, Books) or not VIEWS[view_of(columns)].is_mean:
+    if not isinstance(columns, Series) or not VIEWS[view_of(columns)].is_mean:
         last = columns.take(last_of(columns, width))
         return replace(last, ts=width.floor(last.ts))
     out = means_of(columns, value_columns(columns.values), width)

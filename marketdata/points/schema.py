@@ -7,7 +7,7 @@ books    level of a side   ts market_id token_id token_label side level price si
 prices   token and bucket  ts market_id token_id token_label price
 metrics  market, bucket    ts market_id volume liquidity spread + further numeric metrics
 quotes   token and bucket  ts market_id token_id token_label best_bid best_bid_size best_ask best_ask_size mid spread
-trades   print             ts + ids + side price size, and further columns such as trade_id
+trades   print             ts + ids + side price size, and where known the columns of ``views.PRINT_FIELDS``
 nested   token and bucket  ts + ids + bid_price bid_size ask_price ask_size
 =======  ================  ======================================================================================
 
@@ -31,10 +31,9 @@ from marketdata.points.views import VIEWS, View
 
 # "series" needs only a time, and a market or a token. "some_quotes" has some columns of quotes, as `mid` returns them:
 # they are aggregated like the books that they come from.
-Kind = View | Literal["some_quotes", "series", "nested", "trades"]
+Kind = View | Literal["some_quotes", "series", "nested"]
 
 ID_COLUMNS = Token._fields
-TRADES = ("ts", *ID_COLUMNS, "side", "price", "size")
 LISTS = ("bid_price", "bid_size", "ask_price", "ask_size")
 COLUMNS: dict[Kind, tuple[str, ...]] = {
     **{view: ("ts", *spec.ids, *spec.names, *spec.derived) for view, spec in VIEWS.items()},
@@ -42,11 +41,7 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
 }
 QUOTES = COLUMNS["quotes"]
 BOOKS = COLUMNS["books"]
-
-# Pages, frames, archives and recordings follow this table, so a further value of a snapshot needs only a line here.
-SNAPSHOT_FIELDS: dict[str, Literal["number", "text"]] = {
-    "hash": "text", "last_trade_price": "number", "tick_size": "number"
-}  # fmt: skip
+TRADES = COLUMNS["trades"]
 BID, ASK = "bid", "ask"
 COUNT = "_count"
 # False in rows that `resample` and `align` filled in.
@@ -112,10 +107,18 @@ def frame_name(columns: Iterable[str]) -> str:
         "nested books": COLUMNS["nested"], "best prices": QUOTES, "prices": COLUMNS["prices"],
         "metrics": COLUMNS["metrics"], "market records": ("market_id", "question", "token_ids"),
     }  # fmt: skip
-    # Levels of a book that lack a column look like prices, or like trades.
+    if is_prints(names):
+        return "trades"
+    # Levels of a book that lack a column look like prices.
     if {"side", "level", "size"} & names:
         return "books" if names.issuperset(BOOKS) else ""
     return next((name for name, wanted in needed.items() if names.issuperset(wanted)), "")
+
+
+def is_prints(columns: Iterable[str]) -> bool:
+    """Whether rows have the columns of trades, and no level of a book."""
+    names = {*columns}
+    return names >= {"side", "price", "size"} and "level" not in names
 
 
 def require(what: str, wanted: Iterable[str], present: Iterable[str]) -> None:
@@ -126,18 +129,24 @@ def require(what: str, wanted: Iterable[str], present: Iterable[str]) -> None:
         raise lacking(what, missing, present)
 
 
-def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices", "quotes", "metrics")) -> Kind:
+def kind_of(
+    columns: Iterable[str], wanted: Iterable[Kind] = ("books", "trades", "prices", "quotes", "metrics")
+) -> Kind:
     """The first of the wanted kinds whose columns are all there, else a NotTidyError; other columns do not matter.
 
     Nested books are also books (as level rows, unless nested is wanted) and, with one row per token and time, a series.
     """
     present, wanted = list(columns), tuple(wanted)
-    if "trades" in wanted:  # the side of a trade is no side of a book
+    if wanted == ("trades",):  # the side of a trade is no side of a book
         if "level" in present:
             raise _levels_refused(wanted)
         return "trades"
     check_names(present)
     names = set(present)
+    if "trades" in wanted:
+        if is_prints(names) and names >= {"ts", "token_id"}:
+            return "trades"
+        wanted = tuple(kind for kind in wanted if kind != "trades")
     lacks = {kind: [c for c in COLUMNS[kind] if c not in names] for kind in wanted if kind in COLUMNS}
     if {"side", "level"} & names:
         if "books" not in lacks:

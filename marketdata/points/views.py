@@ -7,9 +7,10 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from marketdata.points.columns import METRICS, Books, Data, Series, Token, mid_of, spread_of
+from marketdata.points.columns import METRICS, Books, Data, Series, Token, Trades, mid_of, spread_of
 
-View = Literal["books", "prices", "metrics", "quotes"]
+View = Literal["books", "prices", "metrics", "quotes", "trades"]
+FieldType = Literal["number", "text", "flag"]
 T = TypeVar("T")
 
 
@@ -21,9 +22,11 @@ class ViewSpec(NamedTuple):
     - ``fields``: the column of each JSON field of a point, empty for books
     - ``point_bytes``: the size of a point in a tidy frame [bytes], with 40 levels of a book
     - ``optional``: columns that may be absent, and are null then
+    - ``known``: the types of further columns, which are there where they are known
     - ``derived``: further columns of a tidy frame, each a function of the best bid and ask; they are never stored
     - ``is_mean``: whether a coarser bucket has the mean of its points, else it has its last one
     - ``in_interface``: whether services of the interface have it
+    - ``is_grid``: whether a token has one row per bucket; else rows keep their own times, and several may share one
     """
 
     columns: type[Data]
@@ -32,9 +35,11 @@ class ViewSpec(NamedTuple):
     fields: dict[str, str]
     point_bytes: int
     optional: tuple[str, ...] = ()
+    known: Mapping[str, FieldType] = {}
     derived: Mapping[str, Callable[[Any, Any], Any]] = {}
     is_mean: bool = True
     in_interface: bool = True
+    is_grid: bool = True
 
     @property
     def has_tokens(self) -> bool:
@@ -46,6 +51,10 @@ class ViewSpec(NamedTuple):
         """The columns that a frame must have beside ``ts``: labels, and often markets, are looked up."""
         return ("token_id" if self.has_tokens else "market_id", *(n for n in self.names if n not in self.optional))
 
+    def type_of(self, name: str) -> FieldType:
+        """The type of a column after the ids."""
+        return "text" if name == "side" else self.known.get(name, "number")
+
     def with_derived(self, values: Mapping[str, T]) -> dict[str, T]:
         """The columns of a frame after the ids, from those that are stored: arrays, or expressions of an engine."""
         best = [values[name] for name in ("best_bid", "best_ask")] if self.derived else []
@@ -53,15 +62,27 @@ class ViewSpec(NamedTuple):
         return {name: values[name] for name in self.names} | derived | dict(values)
 
 
+# Pages, frames, archives and recordings follow these, so a further value of a snapshot or a print is a line here.
+SNAPSHOT_FIELDS: dict[str, FieldType] = {"hash": "text", "last_trade_price": "number", "tick_size": "number"}
+PRINT_FIELDS: dict[str, FieldType] = {
+    "trade_id": "text", "transaction_hash": "text", "log_index": "number", "maker": "text", "taker": "text",
+    "role": "text", "is_block": "flag", "fee": "number",
+}  # fmt: skip
 # Pages, frames, archives and the service follow this table, so a view is defined only here.
 VIEWS: dict[View, ViewSpec] = {
-    "books": ViewSpec(Books, Token._fields, ("side", "level", "price", "size"), {}, 1700, is_mean=False),
+    "books": ViewSpec(
+        Books, Token._fields, ("side", "level", "price", "size"), {}, 1700, known=SNAPSHOT_FIELDS, is_mean=False
+    ),
     "prices": ViewSpec(Series, Token._fields, ("price",), {"p": "price"}, 40),
     "metrics": ViewSpec(Series, Token._fields[:1], METRICS, {m: m for m in METRICS}, 56, optional=METRICS),
     "quotes": ViewSpec(
         Series, Token._fields, ("best_bid", "best_bid_size", "best_ask", "best_ask_size"), {}, 80,
         optional=("best_bid_size", "best_ask_size"), derived={"mid": mid_of, "spread": spread_of},
         is_mean=False, in_interface=False,
+    ),
+    "trades": ViewSpec(
+        Trades, Token._fields, ("side", "price", "size"), {}, 80, optional=("side",), known=PRINT_FIELDS,
+        is_mean=False, in_interface=False, is_grid=False,
     ),
 }  # fmt: skip
 INTERFACE_VIEWS: tuple[View, ...] = tuple(view for view, spec in VIEWS.items() if spec.in_interface)
@@ -73,15 +94,17 @@ def empty(view: View) -> Data:
     ts = none.astype(np.int64)
     if view == "books":
         return Books.of_levels((), bounds, ts, ts, none, none)
+    if view == "trades":
+        return Trades.empty()
     return Series((), bounds, ts, dict.fromkeys(VIEWS[view].names, none))
 
 
 def view_of(columns: Data) -> View:
-    """The view of columns; the first value of a series names it."""
-    if isinstance(columns, Books):
-        return "books"
+    """The view of columns; the first value of a series names it. Bars are of trades."""
+    if isinstance(columns, Books | Trades):
+        return "books" if isinstance(columns, Books) else "trades"
     first = next(iter(columns.values))
-    return next(view for view, spec in VIEWS.items() if spec.names[0] == first)
+    return next((view for view, spec in VIEWS.items() if spec.names[0] == first), "trades")
 
 
 def quotes_of(books: Books) -> Series:

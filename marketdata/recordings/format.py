@@ -12,7 +12,7 @@ import polars as pl
 
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice
-from marketdata.points.schema import SNAPSHOT_FIELDS
+from marketdata.points.views import SNAPSHOT_FIELDS
 from marketdata.recordings import formats
 from marketdata.recordings.containers import SUFFIXES
 from marketdata.recordings.files import RecordingFile

@@ -17,7 +17,7 @@ from marketdata.decimals import parse_number
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Floats, Token
 from marketdata.points.records import TOKEN_LISTS
-from marketdata.points.schema import SNAPSHOT_FIELDS
+from marketdata.points.views import SNAPSHOT_FIELDS
 from marketdata.recordings import kalshi_messages
 from marketdata.recordings.arrivals import UNSTATED, Arrivals
 from marketdata.recordings.changes import CHANGE, GAP, SNAPSHOT, STATED, Changes

@@ -16,7 +16,8 @@ from marketdata.adapters.widths import width_of
 from marketdata.errors import NotTidyError, RecordingWarning, warn
 from marketdata.points.arguments import choice, with_flags
 from marketdata.points.columns import Books, Token
-from marketdata.points.schema import ASK, BID, ID_COLUMNS, SNAPSHOT_FIELDS, check_names, require
+from marketdata.points.schema import ASK, BID, ID_COLUMNS, check_names, require
+from marketdata.points.views import SNAPSHOT_FIELDS
 from marketdata.recordings import changes as rule
 from marketdata.recordings.arrivals import Arrivals
 from marketdata.recordings.files import ReadOptions

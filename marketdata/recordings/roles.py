@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Codes, Floats, Token
 from marketdata.points.records import FLAG_TEXTS
-from marketdata.points.schema import SNAPSHOT_FIELDS
+from marketdata.points.views import SNAPSHOT_FIELDS
 from marketdata.recordings.changes import ASKS, BIDS
 from marketdata.recordings.units import PRICE_ENDS, TimeUnit
 from marketdata.wire.records import MARKET_IDS

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from marketdata.decimals import to_number
 from marketdata.points.columns import Floats, Ints, ranges
-from marketdata.points.schema import SNAPSHOT_FIELDS
+from marketdata.points.views import SNAPSHOT_FIELDS
 from marketdata.recordings.changes import BIDS, CHANGE, SNAPSHOT, STATED, Changes
 from marketdata.recordings.roles import ROLES, numbers, sides, tokens
 from marketdata.recordings.table import Batch

@@ -66,7 +66,8 @@ def simulate(
 
     Returns the Archive, whose ``simulated`` is true. Prices are martingales in [0, 1] that end at 0 or 1 where the
     market resolves; information and volume arrive in bursts. The two tokens of a market have mirrored books, which thin
-    out near resolution. Minutes and hours are missing, some books are empty. The first event also has a market of three
+    out near resolution. Each trade takes shares at the best price of the book of its minute, of a simulated maker.
+    Minutes and hours are missing, some books are empty. The first event also has a market of three
     tokens, the last event one of 210, observed once an hour.
 
     Parameters
@@ -111,8 +112,8 @@ def simulate(
         markets=[market_record(s, all_events[s.event], **simulate_market(s, minutes).record_fields()) for s in specs]
     )
     for batch in _batches(specs, minutes, levels):
-        books, prices, metrics = map(joined, zip(*batch, strict=True))
-        archive.add(books=books, prices=prices, metrics=metrics, complete=True)
+        books, prices, metrics, trades = map(joined, zip(*batch, strict=True))
+        archive.add(books=books, prices=prices, metrics=metrics, trades=trades, complete=True)
     return archive
 
 

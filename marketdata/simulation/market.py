@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.points.columns import Books, Floats, Series, Token, joined
+from marketdata.points.columns import Books, Floats, Series, Token, Trades, joined
 from marketdata.simulation import order_books, price_process
 from marketdata.simulation.price_process import PricePath
+from marketdata.simulation.prints import draw_accounts, draw_prints
 from marketdata.simulation.universe import MarketSpec
 from marketdata.times import MINUTE, to_micros, to_text
 
@@ -43,11 +44,12 @@ class SimulatedMarket(NamedTuple):
 
 
 class Observations(NamedTuple):
-    """Books, prices and metrics of a market in an interval."""
+    """Books, prices, metrics and trades of a market in an interval."""
 
     books: Books
     prices: Series
     metrics: Series
+    trades: Trades
 
 
 def simulate_market(spec: MarketSpec, minutes: int) -> SimulatedMarket:
@@ -110,7 +112,11 @@ def _observations(
     polled[[0, -1]] = True
     values = {"volume": market.volume, "liquidity": np.asarray(value), "spread": spread}
     metrics = Series((Token(market.spec.market_id),), np.array([0, minutes]), path.ts, values)
-    return Observations(joined(books), _prices(rng, path, tokens, order), metrics.take(np.flatnonzero(polled)))
+    prices, whole = _prices(rng, path, tokens, order), joined(books)
+    # Prints have a generator of their own, so that what else is drawn stays the same.
+    name, of_prints = f"{market.spec.market_id}-{path.ts[0]}", _rng(market.spec, 3 + int(path.ts[0] // MINUTE))
+    prints = draw_prints(of_prints, whole, name, draw_accounts(_rng(market.spec, 2)))
+    return Observations(whole, prices, metrics.take(np.flatnonzero(polled)), prints)
 
 
 def _prices(rng: np.random.Generator, path: PricePath, tokens: tuple[Token, ...], order: list[int]) -> Series:

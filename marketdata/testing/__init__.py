@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from marketdata.clock import SYSTEM, Clock
-from marketdata.testing.samples import books, markets, metrics, prices, quotes
+from marketdata.testing.samples import books, markets, metrics, prices, quotes, trades
 
 _STORED_HEADERS = frozenset({"content-type", "date", "retry-after", "location", "x-simulated"})
 _CASSETTE_LOCK = threading.Lock()
@@ -87,4 +87,4 @@ def _replace(value: Any, secrets: tuple[str, ...]) -> Any:
     return value
 
 
-__all__ = ["books", "markets", "metrics", "no_waiting", "prices", "quotes", "vcr_config"]
+__all__ = ["books", "markets", "metrics", "no_waiting", "prices", "quotes", "trades", "vcr_config"]

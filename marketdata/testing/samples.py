@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from marketdata.points.arguments import whole
-from marketdata.points.columns import Books, Ints, Series, Token
+from marketdata.points.columns import Books, Ints, Series, Token, Trades
 from marketdata.resolution import BucketWidth, Resolution
 from marketdata.tidy import records
 from marketdata.tidy.frames import FrameKind, to_frame
-from marketdata.times import to_micros, to_text
+from marketdata.times import SECOND, to_micros, to_text
 
 _START = to_micros("2026-01-01", "start")
 _MARKET_IDS = ("rain", "snow", "wind", "frost")
@@ -122,6 +122,30 @@ def metrics(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, 
     return to_frame(metrics, frame, width=BucketWidth.of(resolution))
 
 
+def trades(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
+    """Prints of the markets, two in each bucket at the best prices of the books; for parameters see `books`.
+
+    One row per print: ``ts market_id token_id token_label side price size trade_id``. The taker buys, then sells.
+
+    Examples
+    --------
+    >>> md.testing.trades("polars", buckets=1).select("side", "price", "trade_id").rows()[:2]
+    [('buy', 0.41, 'rain-11-0'), ('sell', 0.39, 'rain-11-1')]
+    """
+    rows = quotes("polars", markets=markets, buckets=buckets, resolution=resolution).rows(named=True)
+    tokens = [Token(*(row[name] for name in Token._fields)) for row in rows for _ in range(2)]
+    numbers = [place - tokens.index(token) for place, token in enumerate(tokens)]
+    ids = [f"{token.market_id}-{token.token_id}-{number}" for token, number in zip(tokens, numbers, strict=True)]
+    seconds = [round(row["ts"].timestamp()) + second for row in rows for second in (0, 20)]
+    values = {
+        "side": np.array(["buy", "sell"] * len(rows), object),
+        "price": np.array([row[name] for row in rows for name in ("best_ask", "best_bid")], float),
+        "size": np.tile([5.0, 3.0], len(rows)),
+        "trade_id": np.array(ids, object),
+    }
+    return to_frame(Trades.of(tokens, np.arange(len(tokens)), np.array(seconds, np.int64) * SECOND, values), frame)
+
+
 def markets(frame: FrameKind = "pandas", *, markets: int = 1) -> Any:
     """Records of the markets, resolved in turn as Yes and No; for parameters see `books`.
 
@@ -149,4 +173,4 @@ def markets(frame: FrameKind = "pandas", *, markets: int = 1) -> Any:
     return records.to_frame("markets", rows, frame)
 
 
-__all__ = ["books", "markets", "metrics", "prices", "quotes"]
+__all__ = ["books", "markets", "metrics", "prices", "quotes", "trades"]

@@ -15,10 +15,10 @@ except ModuleNotFoundError as missing:
     hint = "marketdata.testing.strategies needs hypothesis, which is not installed: pip install hypothesis"
     raise ModuleNotFoundError(hint, name="hypothesis") from missing
 
-from marketdata.points.columns import METRICS, Books, Ints, Series, Token
+from marketdata.points.columns import METRICS, Books, Ints, Series, Token, Trades
 from marketdata.points.views import VIEWS, View, quotes_of
 from marketdata.tidy.frames import to_frame
-from marketdata.times import MINUTE, to_text
+from marketdata.times import MINUTE, SECOND, to_text
 from marketdata.typing import FrameKind
 
 START = 1_767_225_600_000_000  # 2026-01-01
@@ -42,6 +42,8 @@ __all__ = [
     "sizes",
     "times",
     "token_sets",
+    "trade_columns",
+    "trade_frames",
 ]
 
 labels = st.one_of(
@@ -202,6 +204,30 @@ def quote_frames(frame: FrameKind = "pandas", *, step: int = MINUTE, most: int =
 def metric_frames(frame: FrameKind = "pandas", *, most: int = 20) -> st.SearchStrategy[Any]:
     """Strategy of tidy metrics of one to three markets, with a further metric ``trades``; see `book_frames`."""
     return metric_columns(most=most).map(lambda columns: to_frame(columns, frame))
+
+
+@st.composite
+def trade_columns(draw: st.DrawFn, *, step: int = SECOND, most: int = 14) -> Trades:
+    """Strategy of Trades of one market, several of one time and equal ones; parameters as for `book_frames`."""
+    tokens = draw(token_sets(most=2))
+    prints = draw(st.lists(st.tuples(st.sampled_from(tokens), st.integers(0, 40), prices, sizes), max_size=most))
+    known = draw(st.booleans())
+    sides = [draw(st.sampled_from(["buy", "sell", None])) for _ in prints]
+    values: dict[str, Any] = {
+        "side": np.array(sides, object),
+        "price": np.array([one[2] for one in prints], float),
+        "size": np.array([one[3] for one in prints], float),
+    }
+    if known:
+        values |= {"trade_id": np.array([f"t{i}" for i in range(len(prints))], object)}
+        values |= {"is_block": np.array([draw(st.sampled_from([0.0, 1.0, np.nan])) for _ in prints], float)}
+    ts = np.array([START + one[1] * step for one in prints], np.int64)
+    return Trades.of([one[0] for one in prints], np.arange(len(prints)), ts, values)
+
+
+def trade_frames(frame: FrameKind = "pandas", *, step: int = SECOND, most: int = 14) -> st.SearchStrategy[Any]:
+    """Strategy of tidy trades of one market, some with ids, some of unknown side; see `book_frames`."""
+    return trade_columns(step=step, most=most).map(lambda columns: to_frame(columns, frame))
 
 
 @st.composite

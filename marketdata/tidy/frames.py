@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory, missing_in_index_named
-from marketdata.adapters.frame import Frame, Native, Texts
+from marketdata.adapters.frame import Column, Frame, Native, Texts
+from marketdata.adapters.polars import nullable
 from marketdata.adapters.widths import with_width
 from marketdata.errors import NotTidyError
 from marketdata.points.arguments import choice
-from marketdata.points.columns import Books, Columns, Data, Floats, Series
+from marketdata.points.columns import Books, Columns, Data, Floats, Series, Trades, missing
 from marketdata.points.schema import ID_COLUMNS, LISTS, TOLERANCE, require
 from marketdata.points.views import VIEWS, View, view_of
 from marketdata.resolution import BucketWidth
 
 _COUNTS = "_marketdata_counts"
+_FEW_TEXTS = ("side", "role")  # columns of few texts, dictionary encoded as the ids are
 FrameKind = Literal["pandas", "polars"]
 
 
@@ -37,8 +40,11 @@ def to_frame(columns: Data, frame: FrameKind | Frame = "pandas", *, width: Bucke
     columns = columns.sort()
     spec = VIEWS[view_of(columns)]
     if isinstance(columns, Series):
-        series_values = spec.with_derived(columns.values)
+        series_values = spec.with_derived(columns.values) if spec.columns is Series else columns.values
         return with_width(frames.to_frame(like, columns, series_values, ["ts", *spec.ids, *series_values]), width)
+    if isinstance(columns, Trades):
+        prints = _print_columns(columns)
+        return frames.to_frame(like, columns, prints, ["ts", *spec.ids, *prints])
     rows = frames.expanded(columns)
     lengths = np.diff(rows.edges[::2])
     values = frames.level_values(rows.levels)
@@ -46,6 +52,23 @@ def to_frame(columns: Data, frame: FrameKind | Frame = "pandas", *, width: Bucke
         repeated = np.repeat(of_snapshots, lengths)
         values[name] = Texts.of(repeated.tolist()) if repeated.dtype.hasobject else repeated
     return with_width(frames.to_frame(like, rows.entries, values, ["ts", *spec.ids, *values]), width)
+
+
+def _print_columns(trades: Trades) -> dict[str, Column]:
+    """The columns of prints after the ids: those that all frames have, then those of which a value is known."""
+    spec, out = VIEWS["trades"], dict[str, Column]()
+    for name in dict.fromkeys((*spec.names, *spec.known, *trades.values)):
+        values = trades.values.get(name, np.full(len(trades), None, object))
+        is_missing = missing(values)
+        if name not in spec.names and is_missing.all():
+            continue
+        if spec.type_of(name) == "flag":
+            out[name] = nullable(values == 1, ~is_missing)
+        elif name in _FEW_TEXTS:
+            out[name] = Texts.of(values.tolist())
+        else:
+            out[name] = values.tolist() if values.dtype.hasobject else values
+    return out
 
 
 def carry_counts(frame: Native, counts: Series | None) -> Native:
@@ -79,6 +102,8 @@ def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
     table = replace(table, kind="nested" if nest else view, is_keyed_by_label=lookup and lacks_ids)
     if spec.columns is Books:
         return frames.sorted_books(table)[1].sort()
+    if spec.columns is Trades:
+        return prints_of(table).sort()
     numbers = [c for c in table.names if c in spec.names or (c not in ("ts", *ID_COLUMNS) and table.is_number(c))]
     _, series = frames.sorted_series(table, numbers)
     none = np.full(len(series), np.nan)
@@ -88,6 +113,37 @@ def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
         _refuse_other(name, series, whole[name], derived[name])
     whole = {c: values for c, values in whole.items() if c not in spec.derived}
     return Series(series.tokens, series.bounds, series.ts, whole).sort()
+
+
+def prints_of(table: Frame) -> Trades:
+    """The prints of a frame: its known columns by their types, and further columns of numbers.
+
+    NotTidyError for a side of another kind.
+    """
+    spec = VIEWS["trades"]
+    table, rows = frames.sorted_rows(table)
+    values: dict[str, NDArray[Any]] = {}
+    for name in dict.fromkeys((*spec.names, *(c for c in spec.known if c in table.names))):
+        kind = spec.type_of(name)
+        if name not in table.names:
+            values[name] = np.full(len(rows), None, object)
+        elif kind == "text":
+            values[name] = np.array(table.texts(name), object)
+        else:
+            values[name] = table.flags(name) if kind == "flag" else table.numbers(name)
+    taken = {"ts", *ID_COLUMNS, *values}
+    values |= {name: table.numbers(name) for name in table.names if name not in taken and table.is_number(name)}
+    check_sides(values["side"])
+    return Trades(rows.tokens, rows.bounds, rows.ts, values)
+
+
+def check_sides(sides: NDArray[Any]) -> None:
+    """NotTidyError for a side of a trade that is not buy, sell or missing."""
+    if unknown := {*sides.tolist()} - {"buy", "sell", None}:
+        raise NotTidyError(
+            f"side of a trade is buy or sell, what the taker did, or null; the frame also has "
+            f"{sorted(map(str, unknown))[:5]}. Sides bid and ask are those of a book or of its changes."
+        )
 
 
 def _refuse_other(name: str, series: Series, given: Floats, derived: Floats) -> None:

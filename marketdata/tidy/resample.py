@@ -15,22 +15,23 @@ from typing import Literal
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import F, in_memory, is_in_memory, is_lazy, kind_name, read, run
+from marketdata.adapters.dispatch import F, in_memory, is_in_memory, is_lazy, kind_name, names_of, read, run
 from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.adapters.widths import optional_width, with_width
 from marketdata.errors import ConfigError, LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
 from marketdata.points import resample as rules
 from marketdata.points.arguments import choice
+from marketdata.points.bars import bars, filled_bars
 from marketdata.points.columns import Columns, Ints, Series
 from marketdata.points.grids import COARSE, RowWidth, Widths, coarser_grid, widths
-from marketdata.points.schema import COLUMNS, COUNT, ID_COLUMNS, LISTS, OBSERVED, QUOTES, Kind, is_count, value_columns
+from marketdata.points.schema import COLUMNS, COUNT, ID_COLUMNS, LISTS, OBSERVED, QUOTES, Kind, is_count, kind_of, value_columns
 from marketdata.resolution import BASES, BucketWidth, Width
-from marketdata.tidy.frames import carried_counts
+from marketdata.tidy.frames import carried_counts, prints_of
 from marketdata.tidy.shapes import exploded, nested
 from marketdata.times import TimeLike, to_micros, to_range
 
 Fill = Literal["null", "forward"] | None
-RESAMPLED_KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "quotes", "metrics", "some_quotes")
+RESAMPLED_KINDS: tuple[Kind, ...] = ("nested", "books", "trades", "prices", "quotes", "metrics", "some_quotes")
 _AVERAGED_KINDS: tuple[Kind, ...] = ("prices", "metrics")
 _LAST_TS_COLUMN = "__last"
 
@@ -40,7 +41,9 @@ def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | N
 
     Books and bbo keep the rows of the last snapshot of each token and bucket. Prices and metrics have one row per token
     (market) and bucket, with the mean of each value, nulls left out. ``<value>_count`` is the number of base points
-    behind it. ``ts`` is the bucket start [UTC, microseconds]. A bucket without a point has no row. With ``fill`` it has
+    behind it. Trades become bars: ``open high low close`` [probability], ``vwap`` weighted with sizes, ``volume`` and
+    ``signed_volume`` (buys less sells, null if a side is not known) [shares], and ``count``, the number of prints.
+    ``ts`` is the bucket start [UTC, microseconds]. A bucket without a point has no row. With ``fill`` it has
     one, where ``observed`` is false and counts are 0.
 
     ConfigError if ``width`` does not divide ``resolution``. Warnings:
@@ -58,8 +61,8 @@ def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | N
         A bucket without data between the first and the last row gets no row, nulls (sentinel rows of both sides of
         books), or the row (snapshot) before. pandas, polars and Arrow only.
     width : str or timedelta, optional
-        Bucket width of the rows of the frame, by default the one that it carries. Rows wider than ``resolution`` need
-        ``fill``, which places each where its own bucket ends, when it was known.
+        Bucket width of the rows of the frame, by default the one that it carries; trades have none. Rows wider than
+        ``resolution`` need ``fill``, which places each where its own bucket ends, when it was known.
 
     Examples
     --------
@@ -68,6 +71,8 @@ def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | N
     [(0.405, 2), (0.595, 2)]
     """
     frame = read(frame)
+    if kind_of(names_of(frame), RESAMPLED_KINDS) == "trades":
+        return _bars(frame, resolution, fill, width)
     grid = widths(resolution, optional_width(frame, width), fill=fill is not None)
 
     def resampled(part: Frame) -> Native:
@@ -81,6 +86,24 @@ def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | N
         reduce, finish = partial(_reduced, width=grid.target), partial(_of_parts, function=resampled)
     out = run(frame, resampled, RESAMPLED_KINDS, keep_extra=True, reduce=reduce, finish=finish, on_times=grid.on_times)
     return with_width(out, grid.target)  # type: ignore[no-any-return]
+
+
+def _bars(frame: F, resolution: Width, fill: Fill, width: Width | None) -> F:
+    """Bars of trades, which have times of their own."""
+    if width is not None:
+        raise ConfigError("is refused: trades have their own times, in no buckets.", argument="width", value=width)
+    target = BucketWidth.of(resolution)
+    if fill is not None:
+        _check_fill(frame, fill)
+
+    def of_part(part: Frame) -> Native:
+        made = bars(prints_of(part), target)
+        if fill is not None:
+            made = filled_bars(made, target, forward=fill == "forward")
+        ids = [name for name in ("market_id", "token_id", "token_label") if name in part.names]
+        return frames.to_frame(part, made, made.values, ["ts", *ids, *made.values])
+
+    return with_width(run(frame, of_part, ("trades",), keep_extra=True), target)  # type: ignore[no-any-return]
 
 
 def align(

@@ -1,4 +1,4 @@
-"""Trades as a frame, and measures of trades and books."""
+"""Measures of trades, and of trades with books."""
 
 from __future__ import annotations
 
@@ -6,28 +6,15 @@ import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, names_of, run
-from marketdata.adapters.frame import Column, Frame, Native, Texts
+from marketdata.adapters.frame import Frame, Native
 from marketdata.adapters.widths import with_width
-from marketdata.errors import NotTidyError
-from marketdata.points.columns import Trades, ratio
+from marketdata.points.columns import ratio
 from marketdata.points.resample import buckets, in_buckets
-from marketdata.points.schema import TRADES, require
+from marketdata.points.schema import require
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.asof import asof_join
 from marketdata.tidy.book_measures import mid
-from marketdata.tidy.frames import FrameKind, frame_kind
-
-
-def to_frame(trades: Trades, frame: FrameKind = "pandas") -> Native:
-    """Prints as a tidy frame: one row per print, ``ts market_id token_id token_label side price size`` and more."""
-    trades = trades.sort()
-    columns: dict[str, Column] = {
-        name: (Texts.of if name == "side" else list)(values.tolist()) if values.dtype.hasobject else values
-        for name, values in trades.values.items()
-    }
-    return frames.to_frame(
-        frames.new(frame_kind(frame)), trades, columns, [*TRADES, *(c for c in columns if c not in TRADES)]
-    )
+from marketdata.tidy.frames import check_sides
 
 
 def effective_spread(trades: F, books: F, *, width: Width | None = None) -> F:
@@ -76,9 +63,8 @@ def effective_spread(trades: F, books: F, *, width: Width | None = None) -> F:
 
 def _with_spread(joined: Frame) -> Native:
     sides = joined.texts("side")
+    check_sides(np.array(sides, object))
     signs = {"buy": 1.0, "sell": -1.0, None: np.nan}
-    if unknown := {str(side) for side in sides if side not in signs}:
-        raise NotTidyError(f"side of a trade is buy or sell; the frame also has {sorted(unknown)[:5]}.")
     price, mids = joined.numbers("price"), joined.numbers("mid")
     spread = 2 * np.array([signs[side] for side in sides], float) * (price - mids)
     return frames.with_columns(joined, {"effective_spread": spread})

@@ -30,8 +30,7 @@ from marketdata.points.columns import (
     joined,
     no_probability,
 )
-from marketdata.points.schema import SNAPSHOT_FIELDS
-from marketdata.points.views import VIEWS, View, empty, view_of
+from marketdata.points.views import SNAPSHOT_FIELDS, VIEWS, View, empty, view_of
 from marketdata.resolution import BucketWidth
 from marketdata.times import SECOND, TOO_FAR, parse_iso
 

@@ -16,7 +16,7 @@ import numpy as np
 from marketdata.decimals import to_number
 from marketdata.errors import ContractError
 from marketdata.points.columns import Books, Floats, Ints, Token, Trades
-from marketdata.points.schema import SNAPSHOT_FIELDS
+from marketdata.points.views import SNAPSHOT_FIELDS
 from marketdata.times import SECOND, parse_moment
 from marketdata.wire.decode import Number, Seconds, convert, numbers
 from marketdata.wire.venues import NOTHING, TRADE_SIDES, books_of, prints, renamed

@@ -201,7 +201,7 @@ def test_a_stop_ends_it_in_the_middle_of_a_round(archive: Archive, source: Livin
 def test_wrong_arguments_are_refused_at_the_call(archive: Archive, source: Living) -> None:
     """A wrong argument is an error before the first round is asked for."""
     every = [{"every": step} for step in ("0s", "2d", "1 fortnight", True)]
-    for wrong in (*every, {"event_slug": "e"}, {"views": ["trades"]}, {"start": "2999-01-01"}):
+    for wrong in (*every, {"event_slug": "e"}, {"views": ["orders"]}, {"start": "2999-01-01"}):
         with pytest.raises(ConfigError):
             follow(archive, source, **wrong)
     assert source.requests == []

@@ -269,7 +269,7 @@ def test_reads_of_what_is_not_held_name_the_range(archive: Archive, source: Sour
 def test_a_pull_of_nothing_or_of_two_things_is_refused(archive: Archive, source: Source) -> None:
     """Exactly one way to choose markets is needed, which the error names, and views that exist."""
     not_one = ({}, {"markets": M, "event_slug": "e"}, {"search": "x", "all_markets": True}, {"all_markets": False})
-    others = ({"search": ""}, {"markets": []}, {"markets": 7}, {"markets": M, "views": ["trades"]})
+    others = ({"search": ""}, {"markets": []}, {"markets": 7}, {"markets": M, "views": ["orders"]})
     for wrong in (*not_one, *others):
         with pytest.raises(ConfigError) as info:
             archive.pull(source, start=minute(0), end=minute(1), **wrong)

@@ -20,7 +20,7 @@ import marketdata as md
 from marketdata.archive import Archive, query
 from marketdata.archive.reading import Reader
 from marketdata.errors import ArchiveError, ConfigError, NotArchivedError
-from marketdata.points.columns import joined
+from marketdata.points.columns import Token, Trades, joined
 from marketdata.points.schema import BOOKS
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BucketWidth
@@ -45,7 +45,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             archive.add(prices=columns_of("prices", market, keys, [float("nan"), *values[1:]]))
             numbers = [(0, n) for n in range(first, first + 80)]
             archive.add(metrics=columns_of("metrics", market, numbers, rng.random((80, 2)).tolist()))
+            archive.add(trades=prints_of(rng, market, first))
     return Path(archive.location)
+
+
+def prints_of(rng: np.random.Generator, market: str, first: int) -> Trades:
+    """Prints of 80 minutes from one on, some of one time, each with an id."""
+    ts = START + first * MINUTE + rng.integers(0, 4_800, 90) * (MINUTE // 60)
+    tokens = [Token(market, f"{market}-{label}", label) for label in ("Yes", "No")]
+    values = {"price": rng.random(90), "size": rng.random(90), "side": rng.choice(["buy", "sell"], 90).astype(object)}
+    ids = np.array([f"{market}-{first}-{number}" for number in range(90)], object)
+    return Trades.of(tokens, rng.integers(0, 2, 90), ts, {**values, "log_index": np.arange(90.0), "trade_id": ids})
 
 
 @pytest.fixture
@@ -59,7 +69,7 @@ def same(scan: pl.LazyFrame, frame: pl.DataFrame) -> None:
     from polars.testing import assert_frame_equal
 
     mine = scan.collect()
-    theirs = frame.with_columns(pl.col(c).cast(pl.String) for c in frame.columns if c.endswith(("_id", "_label")))
+    theirs = frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
     assert mine.schema == theirs.schema
     keys = [c for c in ("market_id", "token_id", "ts", "side", "level") if c in mine.columns]
     assert_frame_equal(mine.sort(keys), theirs.sort(keys))
@@ -84,7 +94,7 @@ def test_what_is_not_there_scans_as_nothing_or_is_an_error(archive: Archive) -> 
     for resolution in ("1m", "1h"):
         assert archive.scan("books", resolution=resolution).collect().columns == list(BOOKS)
     wrong: Any
-    for wrong in ({"view": "trades"}, {"view": "books", "resolution": "7m"}):
+    for wrong in ({"view": "orders"}, {"view": "books", "resolution": "7m"}):
         with pytest.raises(ConfigError):
             archive.scan(**wrong)
     with pytest.raises(NotArchivedError):
@@ -250,6 +260,7 @@ def test_tables_of_a_statement_are_those_of_the_docs(tmp_path: Path) -> None:
     for base in ("1m", "1s"):
         archive = Archive(tmp_path / base, frame="polars", base=base)  # type: ignore[call-overload]
         tables = ["books", "coverage", "events", "markets", "metrics", "prices", "quotes", "series", "snapshots"]
+        tables.append("trades")
         archive.add(markets=md.testing.markets(), prices=md.testing.prices())
         assert sorted(archive.sql("show tables")["name"]) == tables
         assert set(archive.sql("select token_label from prices")["token_label"]) == {"Yes", "No"}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marketdata.points.columns import Token, Trades, joined
-from marketdata.tidy.trades import to_frame
+from marketdata.tidy.frames import to_frame
 from marketdata.times import SECOND
 
 PRINT = st.tuples(
