@@ -165,7 +165,7 @@ class Archive(Generic[Frame]):
             missing; sizes may be absent or null. ``mid`` and ``spread`` are computed from them.
         trades : frame or columns, optional
             Prints: ``ts``, token, ``side`` ("buy" or "sell", of the taker, or null), ``price``, ``size``, and where
-            known ``trade_id transaction_hash log_index maker taker role is_block fee``. Times stay as they are. A print
+            known ``trade_id transaction_hash log_index maker taker account role is_block fee``. Times stay as they are. A print
             that is stored is not stored again, but completed by what the new one tells; see the guide on archives.
         replace : bool
             Replace all points from the first to the last one of each token.
@@ -594,7 +594,7 @@ class Archive(Generic[Frame]):
         """Prints, each once: one row per print at its own time, as `marketdata.Client.trades`; parameters as `books`.
 
         Columns: ``ts market_id token_id token_label side price size``, and where some row has them ``trade_id
-        transaction_hash log_index maker taker role is_block fee``. With a ``resolution`` they are the bars that
+        transaction_hash log_index maker taker account role is_block fee``. With a ``resolution`` they are the bars that
         `marketdata.resample` makes of them: ``open high low close vwap volume signed_volume count``.
 
         Examples

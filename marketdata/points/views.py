@@ -66,7 +66,7 @@ class ViewSpec(NamedTuple):
 SNAPSHOT_FIELDS: dict[str, FieldType] = {"hash": "text", "last_trade_price": "number", "tick_size": "number"}
 PRINT_FIELDS: dict[str, FieldType] = {
     "trade_id": "text", "transaction_hash": "text", "log_index": "number", "maker": "text", "taker": "text",
-    "role": "text", "is_block": "flag", "fee": "number",
+    "account": "text", "role": "text", "is_block": "flag", "fee": "number",
 }  # fmt: skip
 # Pages, frames, archives and the service follow this table, so a view is defined only here.
 VIEWS: dict[View, ViewSpec] = {
