@@ -165,7 +165,7 @@ class Archive(Generic[Frame]):
             missing; sizes may be absent or null. ``mid`` and ``spread`` are computed from them.
         trades : frame or columns, optional
             Prints: ``ts``, token, ``side`` ("buy" or "sell", of the taker, or null), ``price``, ``size``, and where
-            known ``trade_id transaction_hash log_index maker taker account role is_block fee``. Times stay as they are. A print
+            known ``trade_id transaction_hash log_index maker taker account role is_block fee``. Times stay. A print
             that is stored is not stored again, but completed by what the new one tells; see the guide on archives.
         replace : bool
             Replace all points from the first to the last one of each token.

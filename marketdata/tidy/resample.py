@@ -24,7 +24,18 @@ from marketdata.points.arguments import choice
 from marketdata.points.bars import bars, filled_bars
 from marketdata.points.columns import Columns, Ints, Series
 from marketdata.points.grids import COARSE, RowWidth, Widths, coarser_grid, widths
-from marketdata.points.schema import COLUMNS, COUNT, ID_COLUMNS, LISTS, OBSERVED, QUOTES, Kind, is_count, kind_of, value_columns
+from marketdata.points.schema import (
+    COLUMNS,
+    COUNT,
+    ID_COLUMNS,
+    LISTS,
+    OBSERVED,
+    QUOTES,
+    Kind,
+    is_count,
+    kind_of,
+    value_columns,
+)
 from marketdata.resolution import BASES, BucketWidth, Width
 from marketdata.tidy.frames import carried_counts, prints_of
 from marketdata.tidy.shapes import exploded, nested
