@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from marketdata.errors import ConfigError
-from marketdata.points.schema import SNAPSHOT_FIELDS
+from marketdata.points.views import SNAPSHOT_FIELDS
 from marketdata.recordings.format import Format
 from marketdata.recordings.points import one_batch
 from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, identified, numbers, sides
