@@ -16,7 +16,7 @@ from marketdata.resolution import BucketWidth
 from marketdata.times import parse_iso, to_datetime, to_micros, to_text
 
 BASE_URL, API_KEY = "MARKETDATA_BASE_URL", "MARKETDATA_API_KEY"
-_DATES = ("start_date_min", "start_date_max", "end_date_min", "end_date_max")
+_DATES = ("start_date_min", "start_date_max", "end_date_min", "end_date_max", "resolved_at_min", "resolved_at_max")
 _NUMBERS = ("min_liquidity",)
 _SHARED = (
     "search",
@@ -102,6 +102,10 @@ LARGEST_LISTING = 1000
 # The interface itself has these (4.5), so no service says that it has them.
 _PARENTS = ("event_id", "event_slug", "series_id", "series_slug")
 _CHOICES = {"order": ("asc", "desc"), "include_closed": (False, True)}
+STATES, SORTS = ("open", "closed", "resolved"), ("volume_24h", "volume", "newest", "end_date")
+# States of markets in the words of the interface, and sorts by its fields.
+_STATUSES = {"open": "active", "closed": "closed", "resolved": "resolved"}
+_FIELDS_SORTED = {"newest": ("start_date", "desc"), "end_date": ("end_date", "asc")}
 
 _MINIMUM_LIMIT = re.compile(r"limit too small.*?minimum[^\d-]*(\d{1,9})\b", re.IGNORECASE | re.DOTALL | re.ASCII)
 _MAXIMUM_LIMIT = re.compile(
@@ -141,9 +145,8 @@ def default_address(environ: Mapping[str, str]) -> str | None:
 def check_filters(service: Service, given: Mapping[str, Any]) -> dict[str, str]:
     """The filters of a listing as query parameters; ConfigError for a value, or a filter that the service lacks."""
     out = {}
+    given = _in_own_words(service, {name: value for name, value in given.items() if value is not None})
     for name, value in given.items():
-        if value is None:
-            continue
         if service.filters is not None and name not in (*_PARENTS, *service.filters):
             hint = f"Its filters are {', '.join(service.filters)}."
             raise ConfigError(f"is no filter of {service.name}.", argument=name, value=value, hint=hint)
@@ -152,6 +155,33 @@ def check_filters(service: Service, given: Mapping[str, Any]) -> dict[str, str]:
             raise ConfigError(f"is refused; allowed are {', '.join(map(str, allowed))}.", argument=name, value=value)
         out[name] = _query_text(name, value)
     return out
+
+
+def _in_own_words(service: Service, given: dict[str, Any]) -> dict[str, Any]:
+    """Filters with a state and a sort as the service has them; ConfigError for another one."""
+    is_venue, state, sort = service.short in VENUES, given.get("state"), given.get("sort")
+    if state is not None:
+        if given.get("include_closed") is not None and not service.hides_closed:
+            raise ConfigError("says the state too; give one of them.", argument="include_closed")
+        states = [state] if isinstance(state, str) else list(state) if isinstance(state, Iterable) else [state]
+        if not states or not set(states) <= set(STATES):
+            hint = "'active' is 'open' here." if "active" in states else "Settled markets are 'resolved'."
+            problem = f"does not exist; allowed are {', '.join(STATES)}, or a list of them."
+            raise ConfigError(problem, argument="state", value=state, hint=hint)
+        if is_venue:
+            given["state"] = ",".join(dict.fromkeys(states))
+        elif service.filters is None and len(states) == 1:
+            given["status"] = _STATUSES[given.pop("state") if isinstance(state, str) else given.pop("state")[0]]
+        elif states == ["open"] and "include_closed" in (service.filters or ()):
+            del given["state"]
+            given["include_closed"] = False
+    if sort is not None and is_venue:
+        if sort not in SORTS:
+            raise ConfigError(f"does not exist; allowed are {', '.join(SORTS)}.", argument="sort", value=sort)
+    elif sort in _FIELDS_SORTED:
+        given["sort"], order = _FIELDS_SORTED[sort]
+        given.setdefault("order", order)
+    return given
 
 
 def check_params(service: Service, given: Mapping[str, str], filters: Mapping[str, Any]) -> dict[str, str]:
@@ -179,13 +209,27 @@ def _query_text(name: str, value: Any) -> str:
         value = ",".join(map(str, value))
     if not isinstance(value, str) or not value:
         raise ConfigError("is refused; allowed is a text that is not empty.", argument=name, value=value)
+    if name == "search" and not value.strip():
+        raise ConfigError("has no word; leave it out for all.", argument=name, value=value)
     return group_in(value) if name in _PARENTS else value
+
+
+# What people type, and the argument that they mean.
+_MEANT = {
+    "limit": "max_rows", "n": "max_rows", "rows": "max_rows", "top": "max_rows", "count": "max_rows",
+    "size": "page_size", "status": "state", "active": "state", "closed": "state", "open": "state",
+    "resolved": "state", "query": "search", "q": "search", "text": "search", "words": "search", "keyword": "search",
+    "event": "event_slug", "event_ticker": "event_slug", "series": "series_slug", "series_ticker": "series_slug",
+    "tag": "tags", "tag_slug": "tags", "sort_by": "sort", "order_by": "sort", "ascending": "order",
+    "min_volume": "sort", "start": "start_date_min", "end": "end_date_max", "since": "start_date_min",
+}  # fmt: skip
 
 
 def refuse_unknown(method: str, unknown: Iterable[str], allowed: Iterable[str]) -> None:
     """ConfigError for a keyword that a listing does not have, with the name that it resembles."""
+    allowed = [*allowed, "max_rows", "page_size", "params"]
     for name in unknown:
-        near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.6)
+        near = [_MEANT[name]] if _MEANT.get(name) in allowed else difflib.get_close_matches(name, allowed, 1, 0.75)
         hint = f"Did you mean {near[0]}=? " if near else ""
         hint += f"Pass a filter of the service itself as params={{{name!r}: ...}}."
         raise ConfigError(f"is no argument of {method}().", argument=name, hint=hint)

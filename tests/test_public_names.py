@@ -25,7 +25,7 @@ CLIENT = {
     "iter_metrics": ["market", "start", "end", "resolution"],
     "series": [],
     "events": [],
-    "markets": ["event_slug", "search", "max_rows", "page_size"],
+    "markets": ["search", "*event_slug", "*state", "*sort", "*tags", "*max_rows", "*page_size"],
     "market": ["id_or_slug"],
     "tokens": ["id_or_slug"],
     "tags": [],

@@ -55,15 +55,15 @@ def test_a_typo_in_a_listing_is_told(simulated: md.Archive) -> None:
     """Records of an event or series that there is not are none, with a warning that names those that are near."""
     event, market = (simulated.records(kind)[0]["slug"] for kind in ("events", "markets"))
     for call, told in (
-        (lambda: simulated.markets(event + "s"), rf"No markets .* event_slug='{event}s'.*Similar: '{event}'"),
+        (lambda: simulated.markets(event_slug=event + "s"), rf"No markets .* event_slug='{event}s'.*Similar: '{event}'"),
         (lambda: simulated.events("nope"), "No events of the archive have series_slug='nope'"),
-        (lambda: md.outcomes(simulated.markets(market)), f"one of the markets itself, which search='{market}' finds"),
-        (lambda: simulated.markets("nope"), r"event_slug='nope'.*Give search="),
+        (lambda: md.outcomes(simulated.markets(event_slug=market)), f"one of the markets itself, which search='{market}' finds"),
+        (lambda: simulated.markets(event_slug="nope"), r"event_slug='nope'.*Give search="),
     ):
         with pytest.warns(md.errors.EmptyRangeWarning, match=told):
             assert len(call()) == 0
     with pytest.raises(md.errors.ConfigError, match="event_slug=5"):
-        simulated.markets(5)  # type: ignore[call-overload]
+        simulated.markets(event_slug=5)  # type: ignore[call-overload]
 
 
 def test_what_is_no_address_or_client_is_named(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from marketdata.archive.store import ArchiveStore
 from marketdata.display import html_table
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice, number, with_flags
-from marketdata.points.records import RECORD_KINDS, RecordKind
+from marketdata.points.records import RECORD_KINDS, RecordKind, Sort, State
 from marketdata.points.views import View
 from marketdata.recordings.files import ReadOptions, files_of
 from marketdata.recordings.format import kept_fields
@@ -730,7 +730,17 @@ class Archive(Generic[Frame]):
         """
         return self._reading.answer(statement, stop, max_rows, memory_limit)
 
-    def markets(self, event_slug: str | None = None, search: str | None = None, *, at: TimeLike | None = None) -> Frame:
+    def markets(
+        self,
+        search: str | None = None,
+        *,
+        event_slug: str | None = None,
+        state: State | Sequence[State] | None = None,
+        sort: Sort | None = None,
+        tags: str | Sequence[str] | None = None,
+        max_rows: int | None = None,
+        at: TimeLike | None = None,
+    ) -> Frame:
         """Records of markets: one row per market, as from `Client.markets`.
 
         Columns: ``market_id slug question status start_date end_date token_ids token_labels``, dates [UTC], and further
@@ -738,23 +748,33 @@ class Archive(Generic[Frame]):
 
         Parameters
         ----------
-        event_slug : str, optional
-            Only the markets of this event.
         search : str, optional
             Only markets with each of these words in id, slug or question, in any case.
+        event_slug : str, optional
+            Only the markets of this event.
+        state, sort, max_rows : optional
+            As for `Client.markets`, by what the stored records say, which are as old as their last pull.
+        tags : str or list of str, optional
+            Only markets with one of these tags.
         at : time, optional
             Only markets that had begun by then, also the closed ones, with the columns that were known when they
-            opened (see `marketdata.without_answers`); what was open then is in `universe`.
+            opened (see `marketdata.without_answers`); what was open then is in `universe`. ConfigError beside ``state``
+            and ``sort``, which look ahead.
 
         Examples
         --------
-        >>> archive.markets(search="harbour")["market_id"].tolist() == [market]
+        >>> archive.markets("harbour")["market_id"].tolist() == [market]
         True
         """
-        return self._reading.markets(event_slug, search, at, is_open=False)
+        if at is not None and (state is not None or sort is not None):
+            name = "state" if state is not None else "sort"
+            hint = "archive.universe(at) has what was open then."
+            raise ConfigError("is what the newest record says; it looks ahead of at=.", argument=name, hint=hint)
+        chosen = listings.Chosen(event_slug, search, state, tags, sort, max_rows)
+        return self._reading.markets(chosen, at, is_open=False)
 
     def universe(
-        self, at: TimeLike, event_slug: str | None = None, search: str | None = None, *, keep: str | Iterable[str] = ()
+        self, at: TimeLike, search: str | None = None, *, event_slug: str | None = None, keep: str | Iterable[str] = ()
     ) -> Frame:
         """The markets that were open at a time: one row per market, with the columns that were known then.
 
@@ -767,7 +787,7 @@ class Archive(Generic[Frame]):
         >>> "status" in archive.universe("2025-12-31T12:00").columns
         False
         """
-        return self._reading.markets(event_slug, search, at, is_open=True, keep=keep)
+        return self._reading.markets(listings.Chosen(event_slug, search), at, is_open=True, keep=keep)
 
     def events(self, series_slug: str | None = None, search: str | None = None) -> Frame:
         """Records of events: one row per event, as from `Client.events`.

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import Any, NamedTuple
 
+from marketdata.addresses import group_in
 from marketdata.archive.coverage.buckets import Coverage
 from marketdata.archive.records import Catalog, Record, active_times
 from marketdata.archive.storage.files import FAR
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import EmptyRangeWarning, MarketDataError, warn
-from marketdata.points.arguments import text
-from marketdata.points.records import RecordKind, searched_text, searched_words
+from marketdata.points.arguments import choice, text, texts, whole
+from marketdata.points.records import RecordKind, in_order, searched_text, searched_words, state_of
 from marketdata.points.views import View
 from marketdata.times import to_datetime
 from marketdata.typing import FrameKind
+from marketdata.vendors import SORTS, STATES
 
 
 def listed(catalog: Catalog, search: str | None, **filters: str | None) -> list[Record]:
@@ -37,6 +39,35 @@ def listed(catalog: Catalog, search: str | None, **filters: str | None) -> list[
             warn(f"No {catalog.kind} of the archive have {name}={value!r}.", EmptyRangeWarning, hint=hint)
         records = chosen
     return [record for record in records if all(word in searched_text(record) for word in words)]
+
+
+class Chosen(NamedTuple):
+    """Markets chosen as by `Archive.markets`."""
+
+    event_slug: str | None = None
+    search: str | None = None
+    state: Any = None
+    tags: Any = None
+    sort: str | None = None
+    max_rows: int | None = None
+
+    def of(self, catalog: Catalog) -> list[Record]:
+        """The records that are meant, in the order that is wanted."""
+        states = set(map(partial(choice, "state", allowed=STATES), self._listed("state", self.state)))
+        tags = {tag.casefold() for tag in self._listed("tags", self.tags)}
+        sort = None if self.sort is None else choice("sort", self.sort, SORTS)
+        most = None if self.max_rows is None else whole("max_rows", self.max_rows, 0)
+        slug = None if self.event_slug is None else group_in(text("event_slug", self.event_slug, "one"))
+        records = listed(catalog, self.search, event_slug=slug)
+        states = states or ({"open"} if sort == "volume_24h" else set())
+        records = [record for record in records if not states or state_of(record) in states]
+        if tags:
+            records = [one for one in records if tags & {str(tag).casefold() for tag in one.get("tags") or ()}]
+        return (in_order(records, sort) if sort else records)[:most]
+
+    @staticmethod
+    def _listed(name: str, value: Any) -> list[str]:
+        return [] if value is None else texts(name, value, "one")
 
 
 def records_frame(kind: RecordKind, records: Sequence[Record], frame: FrameKind) -> Any:

@@ -135,8 +135,7 @@ class Reading(Generic[Frame]):
 
     def markets(
         self,
-        event_slug: str | None,
-        search: str | None,
+        chosen: listings.Chosen,
         at: TimeLike | None,
         *,
         is_open: bool,
@@ -145,7 +144,7 @@ class Reading(Generic[Frame]):
         """Records of markets; with a time, the markets that existed then, with the columns that were known."""
         from marketdata.tidy.records import without_answers
 
-        records = listings.listed(self.store.opened().catalog["markets"], search, event_slug=event_slug)
+        records = chosen.of(self.store.opened().catalog["markets"])
         if at is not None:
             began = partial(listings.first_rows, self.store.coverage)
             records = listings.existed(records, to_micros(at, "at"), began, is_open=is_open)

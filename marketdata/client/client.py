@@ -54,7 +54,7 @@ from marketdata.fetch.threads import run_all
 from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.arguments import choice, flag, whole
 from marketdata.points.columns import Data, Trades, joined
-from marketdata.points.records import names_of
+from marketdata.points.records import State, names_of
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.stream.channel import Channel, channel_of
@@ -666,25 +666,28 @@ class Client(Generic[Frame]):
 
     def markets(
         self,
-        event_slug: str | None = None,
         search: str | None = None,
-        max_rows: int | None = None,
-        page_size: int | None = None,
         *,
+        event_slug: str | None = None,
         event_id: str | None = None,
         series_slug: str | None = None,
+        state: State | Sequence[State] | None = None,
+        sort: str | None = None,
         tags: str | Sequence[str] | None = None,
         tags_match: str | None = None,
         start_date_min: TimeLike | None = None,
         start_date_max: TimeLike | None = None,
         end_date_min: TimeLike | None = None,
         end_date_max: TimeLike | None = None,
+        resolved_at_min: TimeLike | None = None,
+        resolved_at_max: TimeLike | None = None,
         min_liquidity: float | None = None,
         category: str | None = None,
         include_closed: bool | None = None,
-        sort: str | None = None,
         order: str | None = None,
         params: Mapping[str, str] | None = None,
+        max_rows: int | None = None,
+        page_size: int | None = None,
         **unknown: object,
     ) -> Frame:
         """Tradable questions inside an event, of one event (``event_slug`` or ``event_id``) or all; see `series`.
@@ -697,6 +700,18 @@ class Client(Generic[Frame]):
 
         Parameters
         ----------
+        search : str, optional
+            Words to look for. At "kalshi" they are looked for in the titles of its series and open events; markets of
+            another ``state`` are found by the titles of their series.
+        state : {"open", "closed", "resolved"} or list of these, optional
+            Closed ones are no longer traded and have no outcome so far. A service other than "polymarket" and "kalshi"
+            has its own words, which ``params`` takes.
+        sort : {"volume_24h", "volume", "newest", "end_date"}, optional
+            The most traded first, the newest, or those that end soonest; ``order="asc"`` or ``"desc"`` turns it round.
+            By "volume_24h" open markets are listed, unless ``state`` says otherwise. Other services sort by the names
+            of their fields.
+        resolved_at_min, resolved_at_max : datetime, date, str or number, optional
+            Only markets whose outcome was known in between, at "polymarket" and "kalshi".
         tags : str or list of str, optional
             Tags of the markets; ``tags_match`` says how many of them must fit, in words of the service.
         start_date_min, start_date_max, end_date_min, end_date_max : datetime, date, str or number, optional
@@ -707,16 +722,22 @@ class Client(Generic[Frame]):
             Category, of services that have one.
         include_closed : bool, optional
             Whether closed markets are listed; by default they are.
+
+        Examples
+        --------
+        >>> client.markets("harbour", max_rows=1)["slug"].tolist() == [market]
+        True
         """
         if include_closed is not None:
             flag("include_closed", include_closed)
-        elif self._source.service.hides_closed:
+        elif self._source.service.hides_closed and state is None:
             include_closed = True
         filters = {
             "event_slug": event_slug, "event_id": event_id, "series_slug": series_slug, "search": search, "tags": tags,
             "tags_match": tags_match, "start_date_min": start_date_min, "start_date_max": start_date_max,
             "end_date_min": end_date_min, "end_date_max": end_date_max, "min_liquidity": min_liquidity,
-            "category": category, "include_closed": include_closed, "sort": sort, "order": order,
+            "category": category, "include_closed": include_closed, "state": state, "sort": sort, "order": order,
+            "resolved_at_min": resolved_at_min, "resolved_at_max": resolved_at_max,
         }  # fmt: skip
         return self._listing("markets", filters, max_rows, page_size, params, unknown)
 

@@ -5,12 +5,15 @@ A record may have further fields, which are kept as they came.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Token
+from marketdata.times import parse_iso
 
 RecordKind = Literal["series", "events", "markets"]
 GAMMA_NAMES = ("gamma_id", "gamma_condition_id")  # of markets of Polymarket: the number, and a short condition id
@@ -57,7 +60,7 @@ FIELDS: dict[RecordKind, tuple[Field, ...]] = {
     "markets": (
         *_common("question", "what it asks"),
         Field("event_id", "id", "id of its event", "archive"),
-        Field("event_slug", "id", "slug of its event", "archive", stored=True),
+        Field("event_slug", "id", "slug of its event", "archive", searched=True, stored=True),
         Field("tokens", "tokens", "ids and labels of its tokens, in one order", stored=True),
         *(field._replace(of="some", stored=False) for field in (*_SERIES, _TAGS)),
         Field("description", "text", "how it resolves, in words", "market"),
@@ -152,6 +155,48 @@ _POST_RESOLUTION_COLUMNS = {field.name for _, field in _ALL if field.leaks} | {
 }  # fmt: skip
 _LEAKING_WORDS = {"outcome", "outcomes", "payoff", "payoffs", "payout", "resolved", "resolution", "settled",
                   "settlement", "winner", "winning", "won"}  # fmt: skip
+
+
+State = Literal["open", "closed", "resolved"]
+Sort = Literal["volume_24h", "volume", "newest", "end_date"]
+# The fields by which records are sorted, the first that a record has, and whether the largest comes first.
+_SORTED: Mapping[str, tuple[tuple[str, ...], bool]] = {
+    "volume_24h": (("volume_24h", "volume24hr", "volume_24h_fp"), True),
+    "volume": (("volume", "volumeNum", "volume_fp"), True),
+    "newest": (("start_date", "created_at"), True),
+    "end_date": (("end_date", "closed_at"), False),
+}
+
+
+def state_of(record: Mapping[str, Any]) -> State:
+    """Whether a market is open, closed without an outcome so far, or resolved."""
+    status = record.get("status")
+    if status == "resolved" or record.get("resolved_token_id") is not None or record.get("payoffs"):
+        return "resolved"
+    return "closed" if status == "closed" or (status is None and record.get("closed_at") is not None) else "open"
+
+
+def in_order(records: Iterable[Mapping[str, Any]], sort: str, order: str | None = None) -> list[Any]:
+    """Records sorted: the most traded or newest first, or those that end soonest; those without a value come last.
+
+    ``order`` is "asc" or "desc", where that is not wanted.
+    """
+    fields, is_falling = _SORTED[sort]
+    keys = [(_sort_key(record, fields), record) for record in records]
+    known = [pair for pair in keys if pair[0] is not None]
+    known.sort(key=lambda pair: pair[0], reverse=is_falling if order is None else order == "desc")  # type: ignore[arg-type, return-value]
+    return [record for _, record in known] + [record for key, record in keys if key is None]
+
+
+def _sort_key(record: Mapping[str, Any], fields: Sequence[str]) -> float | None:
+    """A number or a time as a number; None where the record has none of the fields."""
+    for name in fields:
+        value = record.get(name)
+        with suppress(TypeError, ValueError, OverflowError):
+            number = float(parse_iso(str(value))) if name in DATES else float(value)  # type: ignore[arg-type]
+            if math.isfinite(number):
+                return number
+    return None
 
 
 def searched_text(record: Mapping[str, object]) -> str:

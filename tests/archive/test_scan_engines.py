@@ -277,7 +277,7 @@ def test_records_are_frames_as_the_client_gives_them() -> None:
             columns = sorted({*theirs.columns} - further)
             assert_frame_equal(ours.select(columns).sort(key), theirs.select(columns).sort(key))
         slug = archive.events()["slug"][0]
-        assert set(archive.markets(slug)["slug"]) == set(client.markets(event_slug=slug)["slug"])
+        assert set(archive.markets(event_slug=slug)["slug"]) == set(client.markets(event_slug=slug)["slug"])
     assert archive.markets(search="no such text").height == 0
 
 

@@ -261,7 +261,8 @@ class KalshiStub(VenueStub):
                "can_close_early": self.traps.closes_early,
                "expected_expiration_time": to_text(market.scheduled + 3 * 60 * MINUTE),
                "latest_expiration_time": to_text(market.scheduled + 7 * DAY), "yes_bid_dollars": "0.0000",
-               "yes_ask_dollars": "0.0000", "volume_fp": "12.00"}  # fmt: skip
+               "yes_ask_dollars": "0.0000", "volume_fp": f"{12 + market.k * 7 % 50}.00", "open_interest_fp": "40.00",
+               "volume_24h_fp": f"{market.k * 37 % 101}.00"}  # fmt: skip
         if is_final:
             row |= {"result": market.state, "settlement_value_dollars": f"{(market.payoffs or [0])[0]:.4f}"}
             if not self.traps.omits_settlement:
@@ -279,6 +280,16 @@ class KalshiStub(VenueStub):
         words = {"open": "active", "closed": "disputed", "settled": "finalized"}
         if "status" in params:
             rows = [row for row in rows if row["status"] == words.get(params["status"])]
+        groups = {"created": ("unopened", "open"), "close": ("closed",), "settled": ("settled",)}
+        given = {name for name in groups if {f"min_{name}_ts", f"max_{name}_ts"} & params.keys()}
+        if len(given) > 1 or any(params.get("status") not in (*groups[name], None) for name in given):
+            return refused(
+                400, {"error": {"code": "bad_request", "message": "timestamp filters do not fit the status"}}
+            )
+        if given == {"settled"}:
+            low, high = (int(params.get(f"{end}_settled_ts", at)) for end, at in (("min", 0), ("max", 2**40)))
+            settled = {m.ticker: ((m.closed or 0) + self.settled_after) / SECOND for m in self.markets if m.payoffs}
+            rows = [row for row in rows if low <= settled.get(row["ticker"], -1) <= high]
         if "event_ticker" in params:
             rows = [row for row in rows if row["event_ticker"] == params["event_ticker"]]
         if "tickers" in params:

@@ -18,6 +18,7 @@ LONGEST = 1_296_000  # seconds of one answer
 MISSING_EVERY = 11  # one minute in so many has no point
 KEPT = ((60, 7), (300, 60), (1800, 90))  # days that steps [s] are kept
 TAGS = {"weather": "1", "rain": "2", "wind": "3"}
+ORDERS = ("volumeNum", "liquidityNum", "volume24hr", "startDate", "endDate", "closedTime")
 STATES = ("live", "yes", "no", "proposed", "void", "disputed")
 
 
@@ -199,6 +200,7 @@ class PolymarketStub(VenueStub):
             "closedTime": to_text(market.closed)[:19].replace("T", " ") + "+00" if is_over else None,
             "outcomes": text(["Yes", "No"]), "outcomePrices": text([f"{price:g}" for price in prices]),
             "volume": str(volume) if self.traps.numbers_as_text else volume, "liquidityNum": 100.0 * market.k,
+            "volumeNum": volume, "volume24hr": float(market.k * 37 % 101) if not is_over else 0.0,
             "events": [
                 {"id": str(market.k // 3), "slug": f"weather-{market.k // 3}", "seriesSlug": f"rain-{market.k // 6}"}
             ],
@@ -254,6 +256,18 @@ class PolymarketStub(VenueStub):
             first, last = (params.get(f"{name}_{end}") for end in ("min", "max"))
             rows = [row for row in rows if first is None or parse_iso(row[column]) >= parse_iso(first[0])]
             rows = [row for row in rows if last is None or parse_iso(row[column]) <= parse_iso(last[0])]
+        for field in params.get("order", ()):
+            if field not in ORDERS or kind == "events":
+                return refused(422, {"type": "validation error", "error": "order fields are not valid"})
+            rows = sorted(
+                rows, key=lambda row: str(row[field]) if field.endswith(("Date", "Time")) else float(row[field])
+            )
+            rows = rows if params.get("ascending") == ["true"] else rows[::-1]
+        if {"closed_time_min", "closed_time_max"} & params.keys():
+            return refused(500, {"error": "internal"})
+        if params.get("include_tag") == ["true"] and kind == "markets":
+            of = {row["id"]: tags_of(self.number_of(kind, row)) for row in rows}
+            rows = [{**row, "tags": [self.tag(slug) for slug in of[row["id"]]]} for row in rows]
         # Parameters of the other listing, and those by the slug of a tag of markets, are ignored.
         if kind == "markets" and "liquidity_num_min" in params:
             rows = [row for row in rows if row["liquidityNum"] >= float(params["liquidity_num_min"][0])]

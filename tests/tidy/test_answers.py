@@ -127,7 +127,7 @@ def test_an_archive_knows_the_markets_of_a_time() -> None:
     assert begun > still > set()
     assert len(archive.universe("2020-01-01")) == 0
     slug = next(iter(records.values()))["event_slug"]
-    assert {*archive.universe(at, slug)["event_slug"]} == {slug}
+    assert {*archive.universe(at, event_slug=slug)["event_slug"]} == {slug}
     assert len(archive.markets(at=at, search="florin")) <= len(archive.markets(search="florin"))
 
 

@@ -94,7 +94,7 @@ def an_archive_has_the_names_of_the_client() -> None:
     assert_type(archive.scan("books"), PolarsLazyFrame)
     assert_type(archive.books("slug", levels=3).md.bbo(), PandasFrame)
     assert_type(archive.sql("select 1"), PandasFrame)
-    assert_type(archive.markets("event"), PandasFrame)
+    assert_type(archive.markets("words"), PandasFrame)
     assert_type(archive.events(), PandasFrame)
     assert_type(archive.series(), PandasFrame)
     assert_type(archive.coverage(), PandasFrame)

@@ -28,6 +28,7 @@ from marketdata.fetch.sources.venue import Host, Rows, Venue
 from marketdata.fetch.windows import Group, Window
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Series, Token, Trades
+from marketdata.points.records import in_order, searched_words
 from marketdata.times import DAY, HOUR, MINUTE, SECOND, Range, first_time, parse_iso
 from marketdata.vendors import KalshiPrice, Service
 from marketdata.wire import kalshi as wire
@@ -41,14 +42,17 @@ OPTIONS = ("price",)
 SERVICE = Service(
     name="kalshi", base_url=HOSTS["kalshi"], key_variable=None, prefix="", views=("prices", "quotes", "metrics"),
     resolutions=("1m", "1h", "1d"), listing_page=200, short="kalshi", live=("books",), names_filter="tickers",
-    filters=("series_slug", "include_closed", *venue.LOCAL_FILTERS), has_trades=True, is_sparse=True,
+    filters=("search", "series_slug", "include_closed", "state", "sort", "order", *venue.LOCAL_FILTERS),
+    has_trades=True, is_sparse=True,
 )  # fmt: skip
-_GROUPS = ("event_slug", "event_id", "series_slug", "series_id", "include_closed", *venue.LOCAL_FILTERS)
+_GROUPS = ("event_slug", "event_id", "series_slug", "series_id", *venue.LOCAL_FILTERS)
 _CANDLES, _BATCH, _BATCH_CANDLES = 5_000, 100, 10_000  # of one answer: of a market, and of so many markets
 _TRADES, _MARKETS = 1_000, 1_000
 _PARLAYS = "KXMVE"  # what their tickers begin with
 _LIVE, _ARCHIVE = (), ("historical",)
 _CUTOFF_HOLDS = 3600 * SECOND
+_TITLES_HOLD = 600 * SECOND  # of series and open events, which a search by words reads
+_STATUS = {"open": "open", "closed": "closed", "resolved": "settled"}  # of a listing
 _MOVES = 7 * DAY  # more than the cutoff moves in that time
 
 
@@ -69,6 +73,8 @@ class Kalshi(Venue):
         self._cutoffs: tuple[int, tuple[int, int]] | None = None  # when they were read, and what they are
         self._facts: dict[tuple[str, str], dict[str, Any]] = {}  # of events and series by their ticker
         self._rows: dict[str, dict[str, Any]] = {}  # of markets by their ticker, as they came
+        self._titles: tuple[int, dict[str, dict[str, Any]]] | None = None  # all series, and when they were read
+        self._open: tuple[int, Rows] | None = None  # open events with their markets, and when they were read
         self._spelled: dict[str, str] = {}  # tickers as they were given
         self._archived: set[str] = set()  # markets that were found there, where they stay
         self._has_batch_of_books = True
@@ -281,22 +287,60 @@ class Kalshi(Venue):
         named = row.get("series_ticker") or self._fact("event", row.get("event_ticker")).get("series_ticker")
         return str(named or ticker.partition("-")[0])  # an event that is not found, as that of a parlay, names none
 
-    def _rows_of(self, kind: str, given: dict[str, str], size: int) -> Iterator[dict[str, Any]]:
-        """Records with the facts of their series."""
-        if "search" in given:
-            hint = "Name an event (event_slug=) or a series (series_slug=), or filter the frame."
-            raise ConfigError("is refused: kalshi has no search in texts.", argument="search", hint=hint)
+    def _rows_of(self, kind: str, given: dict[str, str], size: int, states: set[str]) -> Iterator[dict[str, Any]]:
+        """Records with the facts of their series; a search by words finds open events and their markets."""
+        sort, order, search = given.pop("sort", None), given.pop("order", None), given.pop("search", None)
         allowed = {"series": ("category", "tags"), "events": _GROUPS, "markets": (*_GROUPS, "tickers")}[kind]
         venue.refuse_filters(given, allowed, kind, "kalshi")
-        rows = self._all_series(given) if kind == "series" else self._members(kind, given, size)
-        return (row for row in rows if kind == "series" or venue.passes(row, given))
+        if sort is not None and kind != "markets":
+            raise ConfigError(f"is no argument of {kind} of kalshi; sort the frame.", argument="sort")
+        if kind == "series":
+            rows: Iterator[dict[str, Any]] = self._all_series(given)
+            rows = (row for row in rows if search is None or _has_words(search, row))
+        elif search is not None:
+            rows = self._found(kind, search, given, size, states)
+        else:
+            rows = self._members(kind, given, size, states)
+        passing = (row for row in rows if kind == "series" or venue.passes(row, given))
+        yield from in_order(passing, sort, order) if sort else passing
 
     def _all_series(self, given: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         for rows in self._listed(("series",), "series", "ticker", given):
             self._facts |= {("series", str(row.get("ticker"))): row for row in rows}
             yield from batches.readable(wire.series, rows)
 
-    def _members(self, kind: str, given: Mapping[str, str], size: int) -> Iterator[dict[str, Any]]:
+    def _every_series(self) -> dict[str, dict[str, Any]]:
+        """All series by their ticker, by one request."""
+        if self._titles is None or self._now() - self._titles[0] > _TITLES_HOLD:
+            self._titles = self._now(), {str(row["id"]): row for row in self._all_series({})}
+        return self._titles[1]
+
+    def _found(
+        self, kind: str, search: str, given: Mapping[str, str], size: int, states: set[str]
+    ) -> Iterator[dict[str, Any]]:
+        """Open events, or their markets, with all words in their titles and that of their series.
+
+        Of other states, the members of the series whose titles have them all.
+        """
+        every = self._every_series()
+        if states - {"open"}:
+            for ticker in [ticker for ticker, one in every.items() if _has_words(search, one)]:
+                yield from self._members(kind, {**given, "series_slug": ticker}, size, states)
+            return
+        if self._open is None or self._now() - self._open[0] > _TITLES_HOLD:
+            events = [*self._events(None, None, {}, self.service.listing_page, is_open=True)]
+            self._open = self._now(), events
+        for event in self._open[1]:
+            series, members = every.get(str(event.get("series_ticker")), {}), event.get("markets") or ()
+            if kind == "events":
+                if _has_words(search, event, series, *members):
+                    yield from batches.readable(partial(wire.event, series=series), [event])
+                continue
+            chosen = [row for row in members if _has_words(search, event, series, row)]
+            found = batches.readable(partial(wire.market, event=event, series=series), chosen)
+            yield from (one for one in found if not one["closed_at"])
+
+    def _members(self, kind: str, given: Mapping[str, str], size: int, states: set[str]) -> Iterator[dict[str, Any]]:
         """Events, or their markets: live ones first, then those that are archived."""
         if (tickers := given.get("tickers")) is not None:
             for some in venue.parts([wire.ticker_of(name) for name in tickers.split(",")], _BATCH):
@@ -306,22 +350,53 @@ class Kalshi(Venue):
             return
         groups = (given.get(f"{of}_slug") or given.get(f"{of}_id") for of in ("event", "series"))
         name, series = (None if group is None else wire.ticker_of(group) for group in groups)
-        is_open = given.get("include_closed") == "false"
-        for event in self._events(name, series, given, size, is_open=is_open):
-            of = self._fact("series", event.get("series_ticker"))
-            if kind == "events":
-                yield from batches.readable(partial(wire.event, series=of), [event])
-            else:
-                read = partial(wire.market, event=event, series=of)
-                found = batches.readable(read, event.get("markets") or ())
-                yield from (one for one in found if not (is_open and one["closed_at"]))
-        if kind == "markets" and not is_open:
-            wanted = {name: given[name] for name in ("category", "tags") if name in given}
-            every = [str(name or series)] if name or series else [one["id"] for one in self._all_series(wanted)]
-            for group in every:
+        is_open, is_all = states == {"open"}, name is None and series is None
+        if is_all:
+            self._every_series()
+        if is_all and kind == "markets" and states and not is_open:
+            yield from self._over(given, states)
+        else:
+            for event in self._events(name, series, given, size, is_open=is_open):
+                of = self._fact("series", event.get("series_ticker"))
+                if kind == "events":
+                    yield from batches.readable(partial(wire.event, series=of), [event])
+                else:
+                    read = partial(wire.market, event=event, series=of)
+                    found = batches.readable(read, event.get("markets") or ())
+                    yield from (one for one in found if not (is_open and one["closed_at"]))
+        if kind == "markets" and not is_open and (not states or "resolved" in states):
+            since = given.get("resolved_at_min")
+            if since is not None and parse_iso(since) >= self._cutoff()[0]:
+                return
+            wanted = (
+                [ticker for ticker, one in self._every_series().items() if venue.is_of(one, given)] if is_all else []
+            )
+            for group in wanted or [str(name or series)] if not is_all or wanted else []:
                 query = {"event_ticker" if name else "series_ticker": group, "mve_filter": "exclude", "limit": _MARKETS}
                 for rows in self._listed((*_ARCHIVE, "markets"), "markets", "ticker", query):
-                    yield from batches.readable(self._with_facts, rows)
+                    yield from batches.readable(self._with_series if is_all else self._with_facts, rows)
+
+    def _over(self, given: Mapping[str, str], states: set[str]) -> Iterator[dict[str, Any]]:
+        """Live markets that are over, by their status; settled ones between two times if these are given."""
+        for state in (one for one in _STATUS if one in states):
+            query: dict[str, Any] = {"status": _STATUS[state], "mve_filter": "exclude", "limit": _MARKETS}
+            if state == "resolved":
+                limits = {
+                    "min_settled_ts": given.get("resolved_at_min"),
+                    "max_settled_ts": given.get("resolved_at_max"),
+                }
+                query |= {name: -(-parse_iso(at) // SECOND) if "max" in name else parse_iso(at) // SECOND
+                          for name, at in limits.items() if at is not None}  # fmt: skip
+            for rows in self._listed(("markets",), "markets", "ticker", query):
+                yield from batches.readable(self._with_series, rows)
+
+    def _with_series(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """A record with the facts of its series and, if it was seen, its event, without a request for it."""
+        event = self._facts.get(("event", str(row.get("event_ticker"))), {})
+        ticker = str(event.get("series_ticker") or str(row.get("event_ticker")).partition("-")[0])
+        series = self._facts.get(("series", ticker), {})
+        known = {"series_ticker": ticker, "category": series.get("category")} if series else {}
+        return wire.market(row, {**known, **event} or None, series)
 
     def _events(
         self, name: str | None, series: str | None, given: Mapping[str, str], size: int, *, is_open: bool
@@ -399,6 +474,14 @@ class Kalshi(Venue):
     def _try(self) -> None:
         self._cutoffs = None
         self._cutoff()
+
+
+def _has_words(search: str, *of: Mapping[str, Any]) -> bool:
+    """Whether the titles of an event, its series and markets have all words of a search."""
+    fields = ("title", "sub_title", "ticker", "event_ticker", "yes_sub_title", "category")
+    text = " ".join(str(one[name]) for one in of for name in fields if one.get(name)).casefold()
+    text += " ".join(str(tag) for one in of for tag in one.get("tags") or ()).casefold()
+    return all(word in text for word in searched_words(search))
 
 
 SOURCE = Kalshi

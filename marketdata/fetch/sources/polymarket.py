@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import threading
@@ -30,8 +31,9 @@ from marketdata.fetch.sources.venue import Host, Rows, Venue
 from marketdata.fetch.windows import Window
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Series, Token, Trades, joined
+from marketdata.points.records import in_order
 from marketdata.resolution import BucketWidth
-from marketdata.times import DAY, MINUTE, SECOND, Range, to_datetime, to_text
+from marketdata.times import DAY, MINUTE, SECOND, Range, first_time, parse_iso, to_datetime, to_text
 from marketdata.vendors import PolymarketRoute, Service
 from marketdata.wire import polymarket as wire
 from marketdata.wire.decode import convert, load
@@ -50,7 +52,8 @@ SERVICE = Service(
     name="polymarket", base_url=HOSTS["gamma"], key_variable=None, prefix="", views=("prices",), listing_page=100,
     resolutions=("1m", "5m", "10m", "15m", "30m", "1h", "3h", "6h", "12h", "1d"), short="polymarket",
     filters=("search", "tags", "tags_match", "start_date_min", "start_date_max", "end_date_min", "end_date_max",
-             "min_liquidity", "include_closed"), live=("books",), has_trades=True, names_filter="names",
+             "min_liquidity", "include_closed", "state", "sort", "order", "resolved_at_min", "resolved_at_max"),
+    live=("books",), has_trades=True, names_filter="names",
     own_parameters=("limit", "after_cursor", "closed", "offset", "page", "q", "limit_per_type", "events_status"),
 )  # fmt: skip
 LONGEST = 15 * DAY  # of one answer of prices
@@ -59,6 +62,8 @@ _POINTS, _TRADES, _BOOKS, _CONDITIONS, _LISTED = 10_000, 1000, 500, 20, 100  # o
 _NAMES = 25  # of one request, whose address may have 8,000 characters
 _NOTHING = wire.History(np.empty(0, np.int64), np.empty(0))
 _OVER = ("closed", "resolved")  # states of a record
+_SORTS = {"volume_24h": ("volume24hr", False), "volume": ("volumeNum", False), "newest": ("startDate", False),
+          "end_date": ("endDate", True)}  # fields of Gamma, and whether the least comes first  # fmt: skip
 _LONGEST_NUMBER = 18  # digits of a number of Gamma; ids of tokens are longer
 
 
@@ -176,8 +181,8 @@ class Polymarket(Venue):
                 found = self.records("markets", {"search": search}, max_rows=100)
                 yield [record["slug"] for record in found if record.get("slug")]
 
-    def _rows_of(self, kind: str, given: dict[str, str], size: int) -> Iterator[dict[str, Any]]:
-        """Open records, then closed ones unless ``include_closed`` is false."""
+    def _rows_of(self, kind: str, given: dict[str, str], size: int, states: set[str]) -> Iterator[dict[str, Any]]:
+        """Open records, then closed ones, each a listing of its own; sorted ones together."""
         if kind == "series":
             venue.refuse_filters(given, (), kind, "polymarket")
             yield from batches.readable(wire.event, self._by_offset("series", 50))
@@ -185,25 +190,44 @@ class Polymarket(Venue):
         if "names" in given:
             yield from self._named(given["names"].split(","))
             return
-        is_open = given.pop("include_closed", "true") == "false"
-        events = self._named_events(given, is_open=is_open)
-        if events is None:
-            params, read = self._params(kind, given) | {"limit": size}, wire.event if kind == "events" else wire.market
-            if "order" in params and not is_open:
-                hint = "Give include_closed=False, or sort the frame."
-                raise ConfigError(
-                    "sorts open and closed ones apart, two listings.", argument="params['order']", hint=hint
-                )
-            for closed in ("false",) if is_open else ("false", "true"):
-                for rows in self._keyset(kind, {**params, "closed": closed}):
-                    yield from batches.readable(read, rows)
+        sort = given.pop("sort", None)
+        order = None if sort is None else given.pop("order", None)
+        if sort is not None and kind == "events":
+            raise ConfigError("is no argument of events of polymarket; sort the frame.", argument="sort")
+        closed = [one for one, of in (("false", {"open"}), ("true", {*_OVER})) if not states or states & of]
+        if (events := self._named_events(given, states)) is not None:
+            rows = [row for event in events for row in self._inside(kind, event) if venue.passes(row, given)]
+            yield from in_order(rows, sort, order) if sort else rows
             return
-        for event in events:
-            whole = [event] if kind == "events" else event.get("markets") or []
-            found = batches.readable(wire.event if kind == "events" else partial(wire.market, event=event), whole)
-            yield from (row for row in found if not (is_open and row["status"] in _OVER))
+        if "order" in given and len(closed) > 1:
+            hint = "Give state=, or sort=, which sorts both together."
+            raise ConfigError("sorts open and closed ones apart, two listings.", argument="params['order']", hint=hint)
+        since, until = (given.pop(f"resolved_at_{end}", None) for end in ("min", "max"))
+        params = {"include_tag": "true" if kind == "markets" else None, **self._params(kind, given), "limit": size}
+        if sort is not None:
+            field, is_rising = _SORTS[sort]
+            params |= {"order": field, "ascending": str(is_rising if order is None else order == "asc").lower()}
+        if (since or until) and "order" not in params:
+            closed = [one for one in closed if one == "true"]
+            params |= {"order": "closedTime", "ascending": "false"}
+        read = wire.event if kind == "events" else wire.market
+        listings = [batches.readable(read, self._each(kind, {**params, "closed": one})) for one in closed]
+        limits = {f"resolved_at_{end}": at for end, at in (("min", since), ("max", until)) if at}
+        for row in _merged(listings, sort, order) if sort else itertools.chain(*listings):
+            if params.get("order") == "closedTime" and since and _is_before(row, since):
+                return
+            if venue.passes(row, limits):
+                yield row
 
-    def _named_events(self, given: dict[str, str], *, is_open: bool) -> Iterator[dict[str, Any]] | None:
+    def _inside(self, kind: str, event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The record of an event, or those of its markets."""
+        whole = [event] if kind == "events" else event.get("markets") or []
+        return batches.readable(wire.event if kind == "events" else partial(wire.market, event=event), whole)
+
+    def _each(self, kind: str, params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        return (row for rows in self._keyset(kind, params) for row in rows)
+
+    def _named_events(self, given: dict[str, str], states: set[str]) -> Iterator[dict[str, Any]] | None:
         """The events that an id, a slug or a search names; None for a listing of all."""
         if (one := given.get("event_slug") or given.get("event_id")) is not None:
             venue.refuse_filters(given, ("event_slug", "event_id"), "events by name", "polymarket")
@@ -211,8 +235,8 @@ class Polymarket(Venue):
             return iter([self._object(path, host="gamma")])
         if "search" not in given:
             return None
-        venue.refuse_filters(given, ("search",), "search", "polymarket")
-        params = {"q": given["search"], "limit_per_type": 50, "events_status": "active" if is_open else None}
+        venue.refuse_filters(given, ("search", *venue.LOCAL_FILTERS), "search", "polymarket")
+        params = {"q": given["search"], "limit_per_type": 50, "events_status": "active" if states == {"open"} else None}
         pages = self._numbered(("public-search",), "events", params, "page", 1, host="gamma")
         return (event for events in pages for event in events)
 
@@ -337,6 +361,21 @@ def _books(rows: Any) -> Books:
         reasons = "; ".join(f"{reason} ({len(names)})" for reason, names in left_out.items())
         warn(f"Books of the venue that cannot be read were left out: {reasons}", ServiceOddityWarning)
         return joined(found)
+
+
+def _merged(listings: Sequence[Iterator[dict[str, Any]]], sort: str, order: str | None) -> Iterator[dict[str, Any]]:
+    """The records of sorted listings in one order, read as far as they are taken."""
+    heads = [(next(rows, None), rows) for rows in listings]
+    while some := [(row, rows) for row, rows in heads if row is not None]:
+        first = in_order([row for row, _ in some], sort, order)[0]
+        yield first
+        heads = [(next(rows, None), rows) if row is first else (row, rows) for row, rows in some]
+
+
+def _is_before(row: Mapping[str, Any], text: str) -> bool:
+    """Whether a market is known to have closed before a time."""
+    closed = first_time(row, "closed_at")
+    return closed is not None and closed < parse_iso(text)
 
 
 def _history(answer: Answer, token: str) -> wire.History:

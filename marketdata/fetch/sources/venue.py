@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ from marketdata.fetch.plans import PlanLimits
 from marketdata.fetch.sources import batches
 from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.columns import Books, Data, Page, Series, Token, Trades, no_probability
-from marketdata.points.records import names_of
+from marketdata.points.records import names_of, state_of
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.times import DAY, SECOND, Range, first_time, parse_iso
 from marketdata.vendors import Service
@@ -39,7 +40,8 @@ D = TypeVar("D", Books, Series, Trades)
 Rows = list[dict[str, Any]]
 T = TypeVar("T")
 # Filters of records that `passes` knows.
-LOCAL_FILTERS = ("category", "tags", "start_date_min", "start_date_max", "end_date_min", "end_date_max")
+LOCAL_FILTERS = ("category", "tags", "start_date_min", "start_date_max", "end_date_min", "end_date_max",
+                 "resolved_at_min", "resolved_at_max")  # fmt: skip
 _CURSORS, _MORE = ("cursor", "next_cursor"), ("has_more", "hasMore")
 _PRICES = ("price", "best_bid", "best_ask")
 
@@ -238,18 +240,39 @@ class Venue:
     ) -> list[dict[str, Any]]:
         """Records of a listing, each id once."""
         given, most = {name: value for name, value in filters.items() if value is not None}, self.service.listing_page
+        states = {*given.pop("state", "").split(",")} - {""}
+        if given.pop("include_closed", "true") == "false":
+            states = {"open"}
+        if not states and given.get("sort") == "volume_24h":  # closed ones are not traded
+            states = {"open"}
+        if not states and {"resolved_at_min", "resolved_at_max"} & given.keys():
+            states = {"resolved"}
+        if given.get("order") in ("asc", "desc") and "sort" not in given:
+            raise ConfigError("needs sort=, which says by what.", argument="order", value=given["order"])
         size = max(1, min(page_size or most, most if max_rows is None else max_rows, most))
+        found = self._rows_of(kind, given, size, states)
         with batches.noted() as left_out:
-            rows = distinct(self._rows_of(kind, given, size), max_rows)
-            rows = [*map(self._keep, self._settled(rows))] if kind == "markets" else rows
+            chosen = distinct(self._wanted(found, size, states) if kind == "markets" else found, max_rows)
+            rows = [*map(self._keep, chosen)] if kind == "markets" else chosen
         if report is not None:
             for reason, names in left_out.items():
                 for name in names:
                     report.leave_out(reason, name)
         return rows
 
-    def _rows_of(self, kind: str, given: dict[str, str], size: int) -> Iterator[dict[str, Any]]:
-        """Records of a listing by the filters that are given, by so many a page."""
+    def _wanted(self, found: Iterator[dict[str, Any]], size: int, states: set[str]) -> Iterator[dict[str, Any]]:
+        """Markets of some states, with what they paid."""
+        # No outcome opens a market again, so that none is asked for that of a market which is not wanted.
+        over = bool(states - {"open"})
+        fit = (row for row in found if not states or (over if state_of(row) != "open" else "open" in states))
+        while some := [*itertools.islice(fit, size)]:
+            yield from (row for row in self._settled(some) if not states or state_of(row) in states)
+
+    def _rows_of(self, kind: str, given: dict[str, str], size: int, states: set[str]) -> Iterator[dict[str, Any]]:
+        """Records of a listing by the filters that are given, by so many a page, at least those of some states.
+
+        They are in the order of ``sort``. No states: those of all.
+        """
         raise NotImplementedError
 
     def _settled(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -422,14 +445,19 @@ def refuse_filters(given: Iterable[str], allowed: Iterable[str], kind: str, name
 
 def passes(record: Mapping[str, Any], given: Mapping[str, str]) -> bool:
     """Whether a record passes the filters of dates, categories and tags that a venue does not have itself."""
-    for name in ("start_date", "end_date"):
-        # A market that is over may have no scheduled end any more.
-        at = first_time(record, *((name, "closed_at") if name == "end_date" else (name,)))
+    # A market that is over may have no scheduled end any more, or not say when its outcome was known.
+    for name, other in (("start_date", "start_date"), ("end_date", "closed_at"), ("resolved_at", "closed_at")):
+        at = first_time(record, name, other)
         limits = (given.get(f"{name}_min"), given.get(f"{name}_max"))
         least, most = (parse_iso(limit) if limit else None for limit in limits)
         if (least is not None and (at is None or at < least)) or (most is not None and (at is None or at > most)):
             return False
+    return is_of(record, given)
+
+
+def is_of(record: Mapping[str, Any], given: Mapping[str, str]) -> bool:
+    """Whether a record is of the category, and has one of the tags, that filters name."""
     wanted = {tag.casefold() for tag in given.get("tags", "").split(",")} - {""}
     has = {str(tag).casefold() for tag in record.get("tags") or ()}
-    is_of = "category" not in given or str(record.get("category")).casefold() == given["category"].casefold()
-    return is_of and (not wanted or not wanted.isdisjoint(has))
+    is_in = "category" not in given or str(record.get("category")).casefold() == given["category"].casefold()
+    return is_in and (not wanted or not wanted.isdisjoint(has))
