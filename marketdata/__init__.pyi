@@ -71,6 +71,7 @@ from marketdata.tidy.shapes import explode as explode
 from marketdata.tidy.shapes import nest as nest
 from marketdata.tidy.shapes import to_wide as to_wide
 from marketdata.tidy.skill import skill as skill
+from marketdata.tidy.slope import slope as slope
 from marketdata.tidy.trades import effective_spread as effective_spread
 from marketdata.tidy.trades import vwap as vwap
 

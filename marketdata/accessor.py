@@ -25,6 +25,7 @@ import marketdata.tidy.returns
 import marketdata.tidy.scores
 import marketdata.tidy.shapes
 import marketdata.tidy.skill
+import marketdata.tidy.slope
 import marketdata.tidy.trades
 from marketdata import plot, studies
 from marketdata.adapters.dispatch import F, names_of

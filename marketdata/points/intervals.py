@@ -29,7 +29,7 @@ _LEAST_SPREAD = 0.1
 _LEAST_EXPECTED = 3
 # A cluster has both signs if the lesser sum is more than this share of the greater one.
 _BOTH_SIGNS = 0.02
-Reason = Literal["", "few", "alike", "no spread", "same outcome", "one sign", "separated"]
+Reason = Literal["", "few", "alike", "no spread", "same outcome", "one sign", "separated", "no variation"]
 
 
 class Sampling(NamedTuple):
@@ -141,7 +141,7 @@ def interval(ways: Sequence[Sums], sampling: Sampling, common: Sums | None = Non
     if not known or fewest.clusters < LEAST:
         return Interval.none("few", known)
     error = _error(ways, common)
-    rarer = min(rarer_of(sums.residuals) for sums in ways)
+    rarer = min(_rarer(sums.residuals) for sums in ways)
     if error == 0:
         return Interval.none("alike", known, rarer)
     statistic, freedom = fewest.difference, min(freedom_of(sums.residuals) for sums in ways)
@@ -239,7 +239,7 @@ def _pivots(sums: Sums, sampling: Sampling, error: float) -> Iterator[Floats]:
             yield np.where(np.abs(moved) > scale, moved / np.sqrt(square), np.where(np.isnan(moved), np.nan, 0.0))
 
 
-def rarer_of(residuals: Floats) -> float:
+def _rarer(residuals: Floats) -> float:
     """The number of clusters of a rare outcome that would make a mean as skew as these residuals do: n / skewness^2."""
     cubes = (residuals**3).sum() ** 2
     return float((residuals**2).sum() ** 3 / cubes) if cubes else np.inf

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from marketdata.points.columns import Floats, Ints
-from marketdata.points.intervals import LEAST, Interval, freedom_of, rarer_of, student
+from marketdata.points.intervals import LEAST, Interval, effective, freedom_of, student
 from marketdata.points.sums import group_sums
 
 Link = Literal["identity", "logit"]
@@ -54,7 +54,7 @@ def fit(y: Floats, x: Floats, clusters: Ints, link: Link, share: float | None) -
     ways = [np.unique(way, return_inverse=True)[1] for way in clusters]
     fewest = min((int(way.max(initial=-1)) + 1 for way in ways), default=0)
     if fewest < LEAST or len(y) <= columns or not _is_full(x):
-        return _none(columns, "few" if fewest < LEAST else "alike", fewest)
+        return _none(columns, "few" if fewest < LEAST else "no variation", fewest)
     scale = np.sqrt((x**2).mean(axis=0))
     found = _least_squares(y, x / scale) if link == "identity" else _most_likely(y, x / scale)
     if found is None:
@@ -70,13 +70,15 @@ def fit(y: Floats, x: Floats, clusters: Ints, link: Link, share: float | None) -
     )
     errors = np.sqrt(sandwich) / scale
     widest = np.sqrt(np.maximum(sandwich, jackknife)) / scale
+    known = min(effective(np.bincount(way).astype(float)) for way in ways)
     intervals = [
-        _interval(beta[k] / scale[k], widest[k], [one.influence[:, k] for one in own], share) for k in range(columns)
+        _interval(beta[k] / scale[k], widest[k], [one.influence[:, k] for one in own], share, known)
+        for k in range(columns)
     ]
     return Fit(beta / scale, errors, intervals, fewest)
 
 
-def _none(columns: int, reason: Literal["few", "alike", "separated"], clusters: int) -> Fit:
+def _none(columns: int, reason: Literal["few", "no variation", "separated"], clusters: int) -> Fit:
     nothing = np.full(columns, np.nan)
     return Fit(nothing, nothing, [Interval.none(reason, clusters)] * columns, clusters)
 
@@ -146,10 +148,8 @@ def _two_way(variances: Sequence[Floats], ways: int) -> Floats:
     return np.fmax(both, np.maximum(variances[0], variances[1]))
 
 
-def _interval(value: float, error: float, influence: Sequence[Floats], share: float | None) -> Interval:
-    effective = min(float((one**2).sum() ** 2 / (one**4).sum()) for one in influence)
-    rarer = min(rarer_of(one) for one in influence)
+def _interval(value: float, error: float, influence: Sequence[Floats], share: float | None, known: float) -> Interval:
     if not np.isfinite(error):
-        return Interval.none("no spread", effective, rarer)
+        return Interval.none("no spread", known)
     reach, luck = student(share or 0.95, abs(value) / error, min(freedom_of(one) for one in influence))
-    return Interval(value - reach * error, value + reach * error, luck, effective, rarer)
+    return Interval(value - reach * error, value + reach * error, luck, known, np.inf)

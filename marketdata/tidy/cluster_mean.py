@@ -123,7 +123,7 @@ def cluster_mean(
     table = rows.table
     if not table.is_number(chosen) and len(table):
         raise ConfigError("is refused; allowed is a column of numbers.", argument="value", value=value)
-    left_out = _mirrored(table, {} if markets is None else orders_of(markets))
+    left_out = mirrored_rows(table, {} if markets is None else orders_of(markets))
     values, clusters = table.numbers(chosen), rows.clusters()
     observed = table.observed()
     first, group = rows.groups(keys.by)
@@ -204,7 +204,7 @@ def _decided(table: Frame, values: Floats) -> Floats:
     return np.where(is_settled(table), values, np.nan)
 
 
-def _mirrored(rows: Frame, records: Records) -> NDArray[np.bool_]:
+def mirrored_rows(rows: Frame, records: Records) -> NDArray[np.bool_]:
     """The rows of a token that repeat a row of the other token of their market; only the other one counts."""
     if "token_id" not in rows.names:
         return np.zeros(len(rows), bool)

@@ -16,6 +16,8 @@ _WHY: dict[Reason, str] = {
     "alike": "whose clusters are all alike",
     "same outcome": "whose markets all paid the same",
     "one sign": "in which too few rows of the other sign show what they cost, such as favourites that lost",
+    "separated": "in which a line through x separates the outcomes, so that no slope is steep enough",
+    "no variation": "in which x has no variation that the other columns do not explain",
     "no spread": "whose mean hangs on a few clusters, such as those of a rare outcome",
 }
 
