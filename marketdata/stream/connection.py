@@ -118,7 +118,8 @@ class Connections:
         while True:
             wait = due - SYSTEM.monotonic() if not pings else last + self._silence - SYSTEM.monotonic()
             try:
-                frame = await asyncio.wait_for(socket.recv(decode=False), max(wait, 0.001))
+                async with asyncio.timeout(max(wait, 0.001)):
+                    frame = await socket.recv(decode=False)
             except TimeoutError:
                 if pings and SYSTEM.monotonic() >= last + self._silence:
                     return "no answer to a ping"

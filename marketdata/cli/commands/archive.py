@@ -158,9 +158,9 @@ def record(
     base_url: parameters.BaseUrl = None,
     commit_every: Annotated[float, typer.Option(help="Seconds between commits, with a line each on stderr.")] = 15.0,
 ) -> None:
-    """Record order books at full depth from the stream of a venue.
+    """Record order books from the stream of a venue.
 
-    Ctrl-C or SIGTERM stores what was seen and ends it with exit code 0; the same command goes on. What was not seen is
+    Books are stored at full depth. Ctrl-C or SIGTERM stores what was seen and ends it with exit code 0; the same command goes on. What was not seen is
     missing in the coverage. Kalshi needs KALSHI_API_KEY_ID and KALSHI_PRIVATE_KEY_PATH.
 
     \b
@@ -195,9 +195,10 @@ def replay(
     ] = "1",
     port: Annotated[int, typer.Option(help="Port on this machine; 0 picks a free one.")] = 8765,
 ) -> None:
-    """Play stored books as a local websocket in the format of Polymarket's market channel.
+    """Play stored books as a local websocket.
 
-    A client of that channel needs the address that is printed, and nothing else. Each client begins at the start. At a
+    It has the format of Polymarket's market channel: a client of that needs the address that is printed, and nothing
+    else. Each client begins at the start. At a
     gap the connection is cut, and a client that subscribes again goes on there. Ctrl-C or SIGTERM ends it.
 
     \b
