@@ -36,6 +36,9 @@
       EmptyRangeWarning         the range lies before or after the life of the market
       NoBookWarning             no order met a book, or many signals did not
       UnsoldWarning             exits did not sell all their shares
+      ReusedDepthWarning        orders take the same resting shares again
+      OverdrawnWarning          an account spends more than it has
+      LookAheadWarning          a study trades with what nobody could have traded with
       PartialCoverageWarning    the archive has only a part of the range
       PlanWarning               the plan does not allow a part of what was asked
       RecordingWarning          a recording contradicts itself, or part of it cannot be read
@@ -323,6 +326,18 @@ class NoBookWarning(MarketDataWarning):
 
 class UnsoldWarning(MarketDataWarning):
     """Exits of ``md.execute`` did not sell all their shares, which were held on."""
+
+
+class ReusedDepthWarning(MarketDataWarning):
+    """Orders of ``md.execute`` take resting shares of later books that earlier orders had taken."""
+
+
+class OverdrawnWarning(MarketDataWarning):
+    """The fills of ``md.account`` cost more than the cash at the beginning."""
+
+
+class LookAheadWarning(MarketDataWarning):
+    """A study trades with the book that gave the signal, which no real order reaches."""
 
 
 class PlanWarning(MarketDataWarning):

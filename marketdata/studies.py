@@ -399,7 +399,7 @@ def _warn_of_no_book(given: int, without: int) -> None:
         warn(
             f"{without:,} of {given:,} signals met no book of their token when they were known, and count nowhere.",
             NoBookWarning,
-            hint="Carry books on with md.resample(books, width, fill='forward'), or give the books of these tokens.",
+            hint="Give the books of these tokens and times. A book that was filled in with md.resample is none.",
         )
 
 

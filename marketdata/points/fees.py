@@ -17,6 +17,7 @@ from marketdata.errors import ConfigError
 from marketdata.points.arguments import number, numbers, whole, with_flags
 from marketdata.points.columns import Books, Floats, Ints
 from marketdata.points.schema import NOT_0_1, outside_0_1
+from marketdata.times import to_text
 
 Formula = Callable[[Floats, Floats], Floats]
 ALLOWED = (
@@ -83,6 +84,8 @@ class Schedule:
     markets: Mapping[str, Schedule] | None = None
     up_to_cent: bool = field(default=False, init=False)
     """Whether the fee of a whole order is rounded up to the cent."""
+    since: int | None = field(default=None, init=False)
+    """From when on the rate holds [microseconds]; None: always."""
 
     def __repr__(self) -> str:
         return f"<Fees: {self.text}>"
@@ -123,6 +126,20 @@ class Schedule:
             )
         return fees if fees.ndim else float(fees)
 
+    def holding_since(self, since: int) -> Self:
+        """The same fees, which hold for trades from this time on [microseconds]."""
+        object.__setattr__(self, "since", since)  # no argument, as only a record says it
+        return self
+
+    def check_time(self, first: int, market_id: str) -> None:
+        """ConfigError if the first trade in a market is from before the rate held."""
+        if self.since is not None and first < self.since:
+            raise ConfigError(
+                f"The fee of market {market_id!r} is not known for {to_text(first)}: the rate in its record holds from "
+                f"{to_text(self.since)} on. Name what was paid then, such as md.Fees.quadratic(0.25, exponent=2) or 0, "
+                "or keep the rows from then on."
+            )
+
     def of_market(self, market_id: str) -> Schedule:
         """The fees of one market; ConfigError if they are not known."""
         if self.markets is None:
@@ -136,11 +153,14 @@ class Schedule:
 
     def charge_for(self, books: Books) -> Charge:
         """Fees of trades with books, by the market of each book."""
+        each = [self.of_market(token.market_id) for token in books.tokens]
+        for fees, token, start, end in zip(each, books.tokens, books.bounds[:-1], books.bounds[1:], strict=True):
+            if fees.since is not None and end > start:
+                fees.check_time(int(books.ts[start:end].min()), token.market_id)
         if self.markets is None:
             return Charge(
                 lambda price, shares, _book: self.of_levels(price, shares), lambda fees, _book: self.of_orders(fees)
             )
-        each = [self.of_market(token.market_id) for token in books.tokens]
         different = list({id(one): one for one in each}.values())
         which = np.array([different.index(one) for one in each], np.int64)[books.token]
 

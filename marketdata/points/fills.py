@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marketdata.points.columns import Books, Floats, Ints, Side, Token
 from marketdata.points.fees import Charge, Schedule
@@ -20,6 +21,9 @@ RESULT = (
     "bought", "sold", "position", "paid", "received", "fees", "payoff", "settled", "profit", "profit_sold",
     "profit_held", "open_at_last_bid",
 )  # fmt: skip
+# At one price of a side: the shares that rested when an order last took some, what one's own orders had taken at
+# earlier books and at the last one, and the time of that.
+Taken = dict[float, tuple[float, float, float, int]]
 
 
 class Fill(NamedTuple):
@@ -34,6 +38,7 @@ class Fill(NamedTuple):
     notional: float
     fee: float
     status: str
+    taken_before: float
 
 
 class Order(NamedTuple):
@@ -57,12 +62,15 @@ class Ledger:
     fees_of: Schedule
     hold: int | None
     tolerance: int
-    resolved_at: int | None
+    over: float
+    is_book: NDArray[np.bool_]
     fills: list[Fill] = field(default_factory=list)
     bought: float = 0.0
     sold: float = 0.0
     exits: int = 0
     unsold: int = 0
+    reused: float = 0.0
+    taken: tuple[Taken, Taken] = field(default_factory=lambda: ({}, {}))
 
     @property
     def position(self) -> float:
@@ -87,14 +95,15 @@ class Ledger:
 
     def trade(self, orders: Iterable[Order]) -> None:
         """Fill the orders, and those that they make for later."""
-        queue, at, levels = list(orders), None, None
+        queue, at, levels, is_filled_in = list(orders), None, None, False
         heapq.heapify(queue)
         while queue:
             order = heapq.heappop(queue)
             if order.at != at:
                 at, book = order.at, self._find(order.at)
                 levels = self._levels(book) if book >= 0 else None
-            shares = self._fill(order, None if levels is None else levels[order.buys])
+                is_filled_in = book >= 0 and not self.is_book[book]
+            shares = self._fill(order, None if levels is None else levels[order.buys], is_filled_in=is_filled_in)
             if order.is_exit:
                 self.exits, self.unsold = self.exits + 1, self.unsold + (shares < order.size * (1 - TOLERANCE))
             if order.buys and shares > 0 and self.hold is not None:
@@ -105,8 +114,13 @@ class Ledger:
                 heapq.heappush(queue, exit_order)
 
     def _find(self, moment: int, tolerance: int = 0) -> int:
-        """The number of the first book from a moment until ``tolerance`` later; -1 if there is none."""
+        """The number of the first book from a moment until ``tolerance`` later; -1 if there is none.
+
+        Books that were filled in are passed over, unless the order is for their very moment.
+        """
         book = int(np.searchsorted(self.books.ts, moment))
+        while tolerance and book < len(self.books) and not self.is_book[book]:
+            book += 1
         return book if book < len(self.books) and self.books.ts[book] <= moment + tolerance else -1
 
     def _levels(self, book: int) -> list[Levels]:
@@ -117,14 +131,34 @@ class Ledger:
             levels.append((side.price[rows], side.size[rows], side.size[rows].copy()))
         return levels
 
-    def _fill(self, order: Order, levels: Levels | None) -> float:
+    def _taken(self, order: Order, price: Floats, size: Floats, filled: Floats) -> float:
+        """What orders at earlier books took of the levels that this one takes from, of the same size since.
+
+        Books know nothing of one's own orders: the shares that they took still rest in later ones.
+        """
+        of_side, before = self.taken[order.buys], 0.0
+        for p, resting, shares in zip(price.tolist(), size.tolist(), filled.tolist(), strict=True):
+            was, taken, now, at = of_side.get(p, (resting, 0.0, 0.0, order.at))
+            if was != resting:
+                taken, now = 0.0, 0.0
+            elif at != order.at:
+                taken, now = taken + now, 0.0
+            before += taken
+            self.reused += min(max(taken + now + shares - resting, 0.0), shares)
+            of_side[p] = resting, taken, now + shares, order.at
+        return before
+
+    def _fill(self, order: Order, levels: Levels | None, *, is_filled_in: bool = False) -> float:
         """Take shares, best level first, within the limit; returns how many."""
         wanted = order.size if order.buys else min(order.size, self.position)
         price = filled = np.empty(0)
-        if self.resolved_at is not None and order.at >= self.resolved_at:
+        taken_before = 0.0
+        if order.at >= self.over:
             status = "resolved"
         elif levels is None:
             status = "no book"
+        elif is_filled_in:
+            status = "not observed"
         elif wanted <= 0:
             status = "no position"
         else:
@@ -136,6 +170,7 @@ class Ledger:
             filled[filled <= TOLERANCE * wanted] = 0.0
             remaining -= filled
             remaining[remaining <= TOLERANCE * size] = 0.0
+            taken_before = self._taken(order, price[filled > 0], size[filled > 0], filled[filled > 0])
             price, filled = price[filled > 0], filled[filled > 0]
             status = "partial" if len(filled) else "no liquidity"
         shares, notional = float(filled.sum()), float((price * filled).sum())
@@ -148,7 +183,8 @@ class Ledger:
         else:
             self.sold += shares
         side, average = "buy" if order.buys else "sell", notional / shares if shares else np.nan
-        self.fills.append(Fill(order.at, order.signal_ts, side, order.size, shares, average, notional, fee, status))
+        numbers = (order.size, shares, average, notional, fee)
+        self.fills.append(Fill(order.at, order.signal_ts, side, *numbers, status, taken_before))
         return shares
 
 

@@ -23,7 +23,7 @@ ENOUGH = 10
 UNBOUNDED = (-np.inf, np.inf)
 # Squares that cancel to this share of their terms are 0 but for rounding.
 _CANCELLED = 1e-10
-# Some samples miss the clusters that decide the mean: their standard error is below this share of the whole one.
+# Some samples miss the clusters that decide the mean: their standard error is below this share of that of all clusters.
 _LEAST_SPREAD = 0.1
 # With fewer expected clusters of the rarer sign, favourites that all win look like a certain profit.
 _LEAST_EXPECTED = 3
@@ -145,7 +145,8 @@ def interval(ways: Sequence[Sums], sampling: Sampling, common: Sums | None = Non
     if error == 0:
         return Interval.none("alike", known, rarer)
     statistic, freedom = fewest.difference, min(freedom_of(sums.residuals) for sums in ways)
-    pivots = np.concatenate([*_pivots(fewest, sampling, error)])
+    # The samples are of one way, whose own error says how much spread they should have.
+    pivots = np.concatenate([*_pivots(fewest, sampling, float(np.sqrt(_jackknife(fewest))))])
     tail = (1 - sampling.share) / 2
     # An order statistic: between an infinite pivot and another one is no mean. A sample without a pivot is NaN, last.
     least, most = (np.sort(np.where(np.isnan(pivots), end, pivots)) for end in UNBOUNDED)

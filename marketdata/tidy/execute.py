@@ -15,7 +15,14 @@ from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory, names_of, read, series_of
 from marketdata.adapters.frame import Column, Frame, Native, Texts
 from marketdata.adapters.widths import width_beside, width_of
-from marketdata.errors import NoBookWarning, NotTidyError, UnsoldWarning, warn
+from marketdata.errors import (
+    NoBookWarning,
+    NotTidyError,
+    OverdrawnWarning,
+    ReusedDepthWarning,
+    UnsoldWarning,
+    warn,
+)
 from marketdata.points import fills as rules
 from marketdata.points.arguments import number
 from marketdata.points.columns import Floats, Ints, Token
@@ -66,9 +73,10 @@ def execute(
     """Fill market orders from books, hold what was bought until it is sold or resolves, and compute profit and loss.
 
     This is the last step of a study, not a backtester. Orders take shares of one snapshot, best level first, in the
-    order of ``orders``. They do not change later books. Only shares that were bought before are sold. A bucket without
-    a book fills no order, so carry books on with ``md.resample(books, "1m", fill="forward")``. A bucket that begins at
-    or after ``resolved_at`` fills no order.
+    order of ``orders``. They do not change later books: ``taken_before`` says how much of the same resting shares one's
+    own orders have taken already. Only shares that were bought before are sold. A bucket without a book fills no order,
+    nor does a book that was filled in (``observed`` is false): nobody knows whether its orders still rested. A bucket
+    that begins at or after the close (``closed_at``, or ``resolved_at`` if that is earlier) fills no order.
 
     Parameters
     ----------
@@ -112,7 +120,10 @@ def execute(
         - ``market_id token_id token_label side``.
         - ``requested``, ``shares``: shares wanted, and shares filled.
         - ``average_price`` [probability], ``notional`` and ``fee`` [USD].
-        - ``status``: "filled", "partial", "no book", "no liquidity", "no position" or "resolved".
+        - ``status``: "filled", "partial", "no book", "not observed" (the book was filled in), "no liquidity", "no
+          position" or "resolved" (the market had closed).
+        - ``taken_before`` [shares]: what orders at earlier books took of the levels that this one takes from, of the
+          same size since. These shares are counted twice unless others came.
 
         ``positions`` has one row per token:
 
@@ -140,7 +151,9 @@ def execute(
     Warns
     -----
     NoBookWarning
-        No order met a book.
+        No order met a book, or books that were filled in filled none.
+    ReusedDepthWarning
+        Orders take more of a level than rested there, over several books.
     UnsoldWarning
         Exits of ``exit_after`` did not sell all shares, so that ``profit`` is not that of exits alone.
 
@@ -169,6 +182,7 @@ def execute(
     table = in_memory(books, ("books",))
     table, snapshots = frames.sorted_books(table)
     buckets.check(snapshots.ts)
+    is_book = table.observed()[snapshots.bids.begins if table.kind == "books" else np.arange(len(snapshots))]
     given = _orders(orders, delay, buckets, width_beside(orders, order_width, "order_width", "orders", buckets))
     resolved = Payoffs({} if outcomes is None else outcomes, snapshots.tokens)
     place = {token[:2]: (i, i + 1) for i, token in enumerate(snapshots.tokens)}
@@ -176,14 +190,19 @@ def execute(
     for key, of_token in sorted(given.items()):
         books_of_token = snapshots.part(*place.get(key, (0, 0)))
         token = books_of_token.tokens[0] if key in place else Token(*key)
-        ends = resolved.resolved_at.get(token.market_id)
+        first, last = place.get(key, (0, 0))
+        rows = slice(snapshots.bounds[first], snapshots.bounds[last])
+        over = resolved.over([token])[0]
         fees_of_token = fee_schedule.of_market(token.market_id)
-        ledger = Ledger(token, books_of_token, fees_of_token, hold, patience, ends)
+        fees_of_token.check_time(min(order.at for order in of_token), token.market_id)
+        ledger = Ledger(token, books_of_token, fees_of_token, hold, patience, over, is_book[rows])
         ledger.trade(of_token)
         ledgers.append(ledger)
     fills = [fill for ledger in ledgers for fill in ledger.fills]
     if fills and all(fill.status == "no book" for fill in fills):
         _warn_of_no_book(ledgers, buckets.width)
+    _warn_of_filled_in(fills)
+    _warn_of_reused(ledgers)
     _warn_of_unsold(ledgers)
     # The side of an order has other values than the side of a level.
     return _frames(ledgers, fills, resolved, table.without("side"))
@@ -211,8 +230,31 @@ def _warn_of_no_book(ledgers: Sequence[Ledger], width: BucketWidth) -> None:
         f"None of the {sum(len(ledger.fills) for ledger in ledgers)} orders met a book at width='{width}'. The first "
         f"wants one of {to_text(first.fills[0].ts)}; {why}.",
         NoBookWarning,
-        hint=f"Pass the width of the books, or carry them on with md.resample(books, '{width}', fill='forward').",
+        hint="Pass the width of the books, and orders for buckets that have a book.",
     )
+
+
+def _warn_of_filled_in(fills: Sequence[Fill]) -> None:
+    """NoBookWarning with the number of orders that met a book that was filled in."""
+    if count := sum(fill.status == "not observed" for fill in fills):
+        warn(
+            f"{count:,} of {len(fills):,} orders met a book that was filled in (observed is false), and were not "
+            "filled: nobody knows whether its orders still rested.",
+            NoBookWarning,
+            hint="Where a missing bucket means that nothing changed, drop the column observed.",
+        )
+
+
+def _warn_of_reused(ledgers: Sequence[Ledger]) -> None:
+    """ReusedDepthWarning with the shares that were filled beyond what rested."""
+    if (reused := sum(ledger.reused for ledger in ledgers)) > TOLERANCE:
+        filled = sum(ledger.bought + ledger.sold for ledger in ledgers)
+        warn(
+            f"{reused:,.6g} of {filled:,.6g} shares are more than rested at their prices: orders at several books took "
+            "from levels that had not changed, as later books do not know of your orders.",
+            ReusedDepthWarning,
+            hint="taken_before of the fills says where. Trade less often, or smaller sizes.",
+        )
 
 
 def _warn_of_unsold(ledgers: Sequence[Ledger]) -> None:
@@ -271,14 +313,15 @@ def _frames(ledgers: Sequence[Ledger], fills: Sequence[Fill], resolved: Payoffs,
     def ids(rows: Ints) -> dict[str, Column]:
         return {c: Texts(rows, [getattr(ledger.token, c) for ledger in ledgers]) for c in ID_COLUMNS}
 
-    ts, signal_ts, side, *numbers, status = zip(*fills, strict=True) if fills else [()] * len(Fill._fields)
+    ts, signal_ts, side, *numbers, status, taken = zip(*fills, strict=True) if fills else [()] * len(Fill._fields)
     columns: dict[str, Column] = {
         "ts": frames.times(np.array(ts, np.int64)),
         "signal_ts": frames.times(np.array(signal_ts, np.int64)),
         **ids(np.repeat(np.arange(len(ledgers)), [len(ledger.fills) for ledger in ledgers])),
         "side": [*side],
-        **{name: np.array(values, float) for name, values in zip(Fill._fields[3:-1], numbers, strict=True)},
+        **{name: np.array(values, float) for name, values in zip(Fill._fields[3:-2], numbers, strict=True)},
         "status": [*status],
+        "taken_before": np.array(taken, float),
     }
     payoffs = resolved.of([ledger.token for ledger in ledgers]).tolist()
     results = [ledger.result(payoff) for ledger, payoff in zip(ledgers, payoffs, strict=True)]
@@ -352,6 +395,11 @@ def account(
     NotTidyError
         A fill is after the payoff, or a sale is of more than was bought.
 
+    Warns
+    -----
+    OverdrawnWarning
+        A ``cash`` above 0 does not pay for the fills.
+
     Examples
     --------
     >>> books = md.testing.books("polars")
@@ -381,8 +429,22 @@ def account(
     total = np.sum([np.zeros((3, len(times))), *(amount for _, amount in amounts.values())], axis=0)
     by_market = _by(table, times, "market_id", amounts, {key: key[0] for key in amounts})
     by_event = None if markets is None else _by(table, times, "event_id", amounts, _events(markets, amounts))
-    columns = {"ts": frames.times(times), **rules.equity(total, start)}
+    amounts_of_all = rules.equity(total, start)
+    _warn_of_overdrawn(times, amounts_of_all["cash"], start)
+    columns = {"ts": frames.times(times), **amounts_of_all}
     return Account(table.build(columns, len(times)), by_market, by_event)
+
+
+def _warn_of_overdrawn(times: Ints, cash: Floats, start: float) -> None:
+    """OverdrawnWarning where a stated sum was spent more than once; no sum says that money is no question."""
+    below = np.flatnonzero(cash < -TOLERANCE * start)
+    if start > 0 and len(below):
+        warn(
+            f"The account begins with {start:,.2f} USD and goes down to {cash.min():,.2f} USD of cash, first below 0 "
+            f"at {to_text(int(times[below[0]]))}: it does not pay for the fills.",
+            OverdrawnWarning,
+            hint="Begin with more cash, trade less, or leave cash out where money is no question.",
+        )
 
 
 def _quotes(frame: Frame, fees: Schedule | None) -> dict[Key, Quotes]:
@@ -395,7 +457,7 @@ def _quotes(frame: Frame, fees: Schedule | None) -> dict[Key, Quotes]:
     out = {}
     for i, token in enumerate(books.tokens):
         part = books.part(i, i + 1)
-        charge = None if fees is None else fees.of_market(token.market_id).charge_for(part)
+        charge = None if fees is None else fees.charge_for(part)
         out[token[:2]] = Quotes(part.ts, part.mid, part.bids, charge)
     return out
 

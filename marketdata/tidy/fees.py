@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from marketdata.adapters.normalization import is_missing
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.arguments import number
 from marketdata.points.fees import Formula, Schedule
 from marketdata.points.records import truth
 from marketdata.points.schema import require
 from marketdata.tidy.records import columns_of
-from marketdata.times import TimeLike, to_micros
+from marketdata.times import TimeLike, to_micros, to_text
 
 # Venues and their interfaces write these fields differently.
 _SCHEDULES = ("feeSchedule", "fee_schedule", "fd")
@@ -62,7 +64,7 @@ class Fees(Schedule):
         super().__init__(text, formula, rate, markets)
 
     @classmethod
-    def of(cls, markets: Any, *, traded: TimeLike | None = None) -> Fees:
+    def of(cls, markets: Any, *, traded: TimeLike | Iterable[TimeLike] | None = None) -> Fees:
         """Fees from the fields of market records, a frame of any kind.
 
         The rate of a market is ``rate`` (or ``r``) of its ``feeSchedule`` (also ``fee_schedule``, ``fd``: a dict, or
@@ -71,8 +73,9 @@ class Fees(Schedule):
         that rate. For ``exponent`` see `quadratic`. Records of Kalshi have ``fee_type`` and ``fee_multiplier``,
         as its series do. NotTidyError for another formula, and for a switch that is neither on nor off.
 
-        Records have the rates of today. ``traded`` is the time of the first trade: ConfigError if it is before the
-        schedule of Polymarket began to hold, as trades of then paid another fee, or none.
+        Records have the rates of today, which hold for trades from 2026-04-01 on, when the schedule of Polymarket
+        began. A function that meets books of before refuses a rate above 0 with a ConfigError, as trades of then paid
+        another fee, or none. ``traded``, a time or a column of times of trades, has the same check at once.
 
         Examples
         --------
@@ -88,7 +91,7 @@ class Fees(Schedule):
         """
         data = columns_of(markets, ("market_id", *_SCHEDULES, *_SWITCHES, *_KALSHI))
         require("A frame of market records", ["market_id"], data)
-        first = None if traded is None else to_micros(traded, "traded")
+        first = None if traded is None else _first(traded)
         by_terms: dict[tuple[float, float | None], Fees] = {}
         by_market: dict[str, Schedule] = {}
         for i, market in enumerate(map(str, data["market_id"])):
@@ -97,18 +100,30 @@ class Fees(Schedule):
             if terms is None:
                 continue
             rate, exponent = terms
-            if exponent is not None and rate and first is not None and first < to_micros(_RATES_SINCE, "traded"):
+            new = cls.kalshi(rate) if exponent is None else cls.quadratic(rate, exponent=exponent)
+            if exponent is not None and rate:
+                new = new.holding_since(to_micros(_RATES_SINCE, "traded"))
+            fees = by_terms.setdefault(terms, new)
+            if first is not None and fees.since is not None and first < fees.since:
                 raise ConfigError(
                     f"is before {_RATES_SINCE}, and the rate of market {market!r} is of today. Name what was paid "
                     "then, such as md.Fees.quadratic(0.25, exponent=2) or 0.",
                     argument="traded",
-                    value=traded,
+                    value=traded if isinstance(traded, str) else to_text(first),
                 )
-            new = cls.kalshi(rate) if exponent is None else cls.quadratic(rate, exponent=exponent)
-            fees = by_terms.setdefault(terms, new)
             if by_market.setdefault(market, fees) is not fees:
                 raise NotTidyError(f"Market {market!r} has two records with different fees; keep the right one.")
         return cls(f"by market, of {len(by_market)} markets", markets=by_market)
+
+
+def _first(traded: Any) -> int:
+    """The first of one or several times."""
+    if isinstance(traded, str | int | float | dt.date) or not isinstance(traded, Iterable):
+        return to_micros(traded, "traded")
+    times = [to_micros(one, "traded") for one in traded if not is_missing(one)]
+    if not times:
+        raise ConfigError("has no time; allowed are a time and a column of times.", argument="traded")
+    return min(times)
 
 
 def _kalshi(market: str, record: Mapping[str, object]) -> tuple[float, None] | None:

@@ -243,7 +243,7 @@ def test_an_order_for_a_token_without_books_keeps_its_ids() -> None:
     order = orders_on(books, market_id=pl.lit("other"), token_id=pl.lit("99"))
     for frame in (books, md.testing.books("pandas", buckets=2)):
         out = md.execute(order, frame, "1m", fees=0)
-        ((_, _, market, token, *_, status),) = rows(out.fills)
+        ((_, _, market, token, *_, status, _),) = rows(out.fills)
         assert (market, token, status) == ("other", "99", "no book")
         assert len(out.positions) == len(out.markets) == 1
 

@@ -73,9 +73,14 @@ def test_a_fee_at_a_half_is_rounded_up(price: Decimal, shares: Decimal, rate: st
     assert md.Fees.quadratic(float(rate))(float(price), float(shares)) == pytest.approx(float(want), abs=1e-9)
 
 
+def of_may(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same rows four months later, when the rates of records hold."""
+    return frame.with_columns(pl.col("ts").dt.offset_by("4mo"))
+
+
 def test_a_market_pays_its_own_fee() -> None:
     """Rates of records count for the books of their market alone."""
-    books = md.testing.books("polars", markets=3, buckets=1)
+    books = of_may(md.testing.books("polars", markets=3, buckets=1))
     records = md.testing.markets("polars", markets=3)
     fees = md.Fees.of(records.with_columns(
         feesEnabled=pl.Series([True, False, True]),
@@ -104,7 +109,7 @@ def test_fields_of_the_venue_come_through_archive_and_service(tmp_path: Path) ->
     ])  # fmt: skip
     with md.serve(archive) as service, md.Client(service.base_url, service.api_key, frame="polars") as client:
         served = client.markets()
-    books = md.testing.books("polars", markets=2, buckets=1)
+    books = of_may(md.testing.books("polars", markets=2, buckets=1))
     for markets in (archive.markets(), served):
         fees = md.Fees.of(markets)
         assert [fees.of_market(market).rate for market in ("rain", "snow")] == [0.05, 0.0]
@@ -206,3 +211,40 @@ def test_kalshi_rounds_an_order_up_to_the_cent() -> None:
     assert md.Fees.of(former).of_market("rain")(0.5, 100) == pytest.approx(100 * 0.25 * 0.25**2)
     with pytest.raises(md.errors.ConfigError, match="traded='2026-02-01' is before 2026-04-01"):
         md.Fees.of(former, traded="2026-02-01")
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas", "list", "dates"])
+def test_a_rate_of_today_is_refused_for_trades_of_before(kind: str) -> None:
+    """Every function that knows the times of its trades refuses a rate before it held, and takes it from then on."""
+    rated = md.testing.markets("polars").with_columns(feeSchedule=pl.lit('{"rate": 0.05, "exponent": 1}'))
+    fees, free = md.Fees.of(rated), md.Fees.of(rated.with_columns(feesEnabled=False))
+    early = md.testing.books("polars", buckets=6)
+    late = of_may(early)
+    best = early.filter(pl.col("level") == 0, pl.col("side") == "bid")
+    signal = best.select("ts", "market_id", "token_id", x="price")
+    orders = signal.head(2).with_columns(side=pl.lit("buy"), size=pl.lit(5.0)).drop("x")
+    calls = (
+        lambda books, fees: md.sweep(books, "buy", size=10, fees=fees),
+        lambda books, fees: md.forward_returns(books, "1m", fees=fees, width="1m"),
+        lambda books, fees: md.execute(
+            orders.with_columns(ts=orders["ts"] + (books["ts"][0] - early["ts"][0])), books, "1m", fees=fees
+        ),
+        lambda books, fees: md.study(
+            books, signal.with_columns(ts=signal["ts"] + (books["ts"][0] - early["ts"][0])), "1m", quantiles=2,
+            width="1m", fees=fees, interval=None,
+        ),
+        lambda books, fees: md.arbitrage(books, fees=fees),
+    )  # fmt: skip
+    for call in calls:
+        call(late, fees)
+        for taken in (free, md.Fees.quadratic(0.05), 0):
+            call(early, taken)
+        for refused in (fees, fees.of_market("rain")):
+            with pytest.raises(md.errors.ConfigError, match=r"'rain' is not known for 2026-01-01.*2026-04-01"):
+                call(early, refused)
+    ts = early["ts"]
+    times = {"polars": ts, "pandas": ts.to_pandas(), "list": ts.to_list(), "dates": ts.dt.date().to_list()}[kind]
+    with pytest.raises(md.errors.ConfigError, match="traded='2026-01-01T00:00:00Z' is before 2026-04-01") as told:
+        md.Fees.of(rated, traded=times)
+    assert "\n" not in str(told.value)
+    assert md.Fees.of(rated, traded=late["ts"]).of_market("rain").rate == 0.05
