@@ -84,6 +84,15 @@ class Container:
                 raise ConfigError(
                     f"{self.name!r} has no line of column names at its start: {problem}. Put one there."
                 ) from problem
+            if 1 < self._fields_of_rows != len(names) < self._fields_of_rows:
+                raise ConfigError(
+                    f"{self.name!r} has a title above the names of its columns: its first line, "
+                    f"{self._header.strip()[:60]!r}, has fewer fields than the others. Take it out."
+                )
+            if again := [name for name in names if name and names.count(name) > 1]:
+                raise ConfigError(
+                    f"{self.name!r} has several columns called {again[0]!r}. Rename them, or take all but one out."
+                )
             if len(names) > 1 and _VALUE.fullmatch(names[0].strip()):
                 raise ConfigError(
                     f"{self.name!r} has no line of column names: its first line has values, such as {names[0]!r}. "
@@ -126,6 +135,21 @@ class Container:
             return 0
         some = islice(self.lines(), _MOST_COMMENTS)
         return sum(1 for _ in takewhile(lambda line: line.startswith((b"# ", b"##", b"sep=")), some))
+
+    @cached_property
+    def _fields_of_rows(self) -> int:
+        """The number of fields that the first rows below the header have alike, 0 where they differ or are none."""
+        if self._encoding != "utf-8-sig":
+            return 0
+        lines = islice(self.lines(), self._comments + 1, self._comments + 6)
+        texts = [line.decode("utf-8", "replace").rstrip("\r\n") for line in lines]
+        separator = max(",;\t|", key="".join(texts).count)
+        try:
+            counts = [len(row) for row in csv.reader(texts, delimiter=separator)]
+        except csv.Error:
+            return 0
+        # A title may be above several lines, of which the names of the columns are one.
+        return counts[-1] if len(counts) > 1 and counts[-1] == counts[-2] else 0
 
     @cached_property
     def _separator(self) -> str:
@@ -222,7 +246,7 @@ class Container:
             column_types=dict.fromkeys(names, pa.string()),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
-            null_values=["", "NaN", "nan", "NULL", "null", "None"],
+            null_values=[""],
         )
         self.torn = 0
 
@@ -289,6 +313,20 @@ class Container:
 
     def _refuse_empty(self) -> NoReturn:
         raise ConfigError(self.damage or f"{self.name!r} is empty: fetch it again, or leave it out.")
+
+
+def refuse_pointer(path: Path) -> None:
+    """ConfigError for a file that is none: a pointer of Git LFS, or a web page that was saved under its name."""
+    if path.is_dir():
+        return
+    with path.open("rb") as stream:
+        begin = stream.read(100).lstrip()
+    if begin.startswith(b"version https://git-lfs"):
+        raise ConfigError(
+            f"{path.name!r} is a pointer of Git LFS, and not the file itself: run git lfs pull, or download it."
+        )
+    if begin[:15].lower().startswith((b"<!doctype html", b"<html")):
+        raise ConfigError(f"{path.name!r} is a web page, and not the file itself: download it again.")
 
 
 def is_delta(path: Path) -> bool:

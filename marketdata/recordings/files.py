@@ -185,6 +185,11 @@ class RecordingFile(Container):
                 renamed = part.rename(names or self.common_names(part.columns), strict=False)
                 yield self._with_said(renamed)
         except (EOFError, OSError, zlib.error, pa.ArrowInvalid, UnicodeError, sqlite3.DatabaseError) as problem:
+            if "UTF8" in str(problem) or isinstance(problem, UnicodeError):
+                raise ConfigError(
+                    f"{self.name!r} is not UTF-8; files of Windows are mostly cp1252. Save it as UTF-8, such as with "
+                    "path.write_text(path.read_text('cp1252'), 'utf-8')."
+                ) from problem
             why = f"it has a row of more than {CSV_BLOCK >> 20} MB" if "straddl" in str(problem) else problem
             self.damage = (
                 f"{self.name!r} cannot be read further: {why}. The rows before that were read; fetch it again."

@@ -12,9 +12,10 @@ import polars as pl
 
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice
+from marketdata.points.records import RECORD_KINDS
 from marketdata.points.views import SNAPSHOT_FIELDS
 from marketdata.recordings import formats
-from marketdata.recordings.containers import SUFFIXES
+from marketdata.recordings.containers import SUFFIXES, refuse_pointer
 from marketdata.recordings.files import RecordingFile
 from marketdata.recordings.roles import ROLES, is_time
 from marketdata.recordings.table import Batch, FileKind, Table
@@ -170,8 +171,13 @@ def _nearest(table: Table) -> str:
             f"Its columns {few} may be prices of outcomes: format='wide-prices' (--format wide-prices) reads them so. "
             "If they are others, write one row for each time and token, as ts, token_id, price."
         )
+
+    def distance_of_kind(one: Format) -> float:
+        is_denied = one.kind in RECORD_KINDS and "ts" in table.columns and one.denial(table) is not None
+        return distance(one) + 0.34 * is_denied
+
     known = [one for one in all_formats().values() if ROLES.keys() >= {*one.needed.replace("/", " ").split()} - {"or"}]
-    nearest = min(known, key=lambda one: (distance(one), one.name not in _PLAIN))
+    nearest = min(known, key=lambda one: (distance_of_kind(one), one.name not in _PLAIN))
     needs = nearest.needed.replace("/", " ").split()
     has = ", ".join(f"{name} ({column})" for name, column in table.columns.items() if name in needs)
     if not has:
@@ -244,7 +250,9 @@ _OTHER_KINDS = {
 
 def readable(file: RecordingFile) -> RecordingFile:
     """The file; ConfigError if its name ends in none of the suffixes."""
-    if file.form is None:
+    if file.form is not None:
+        refuse_pointer(file.path)
+    else:
         if way_out := _OTHER_KINDS.get(file.path.suffix.lower()):
             raise ConfigError(f"{file.name!r} is of another kind: {way_out}.")
         raise ConfigError(f"{file.name!r} is of another kind; names that end in these are read: {SUFFIXES}.")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from marketdata.errors import ConfigError
+from marketdata.errors import ConfigError, RecordingWarning, warn
 from marketdata.points.records import COLUMNS
 from marketdata.points.schema import ASK, BID, ID_COLUMNS
 from marketdata.points.schema import COLUMNS as POINT_COLUMNS
@@ -31,7 +31,7 @@ _TEXTS = {*TEXT_ROLES, *ID_COLUMNS, *(name for names in COLUMNS.values() for nam
 _PRICES = ("price", "best_bid", "best_ask")
 _FEW_QUOTES = 3
 # A second key of a table has few values, and most rows that repeat a time and a token differ by it.
-_MOST_KEYS, _REPEATED = 20, 0.25
+_MOST_KEYS, _REPEATED = 20, 0.01
 
 
 def read_points(
@@ -78,24 +78,38 @@ def read_points(
 
 
 def _refuse_second_key(rows: pl.DataFrame, points: pl.DataFrame, table: Table) -> None:
-    """ConfigError for a table in which many times of a token come again, once for each value of another column."""
+    """ConfigError for a table in which many times of a token come again, once for each value of another column.
+
+    So is one in which the token that ``token_id=`` gives has several values at a time.
+    """
     keys = [name for name in ("ts", "market_id", "slug", "token_id") if name in points.columns]
     distinct = points.drop("__row").unique()
     again = len(distinct) - distinct.select(keys).n_unique()
-    if again < len(points) * _REPEATED:
+    is_given = table.file.options.token_id is not None
+    if not again or (again < len(points) * _REPEATED and not is_given):
         return
-    for name in (n for n in table.others if n in rows.columns and not rows[n].dtype.is_nested()):
+    of_points = {*keys, *_PRICES, *POINT_COLUMNS["metrics"], "token_label", "open", "high", "low", "close"}
+    names = [n for n in rows.columns if n not in of_points and not n.startswith("__")]
+    about = f"{table.file.name!r} has several rows for a token and a time"
+    for name in (n for n in names if not rows[n].dtype.is_nested() and not rows[n].dtype.is_float()):
         values = rows[name].drop_nulls().unique().sort()
-        if not 1 < len(values) <= _MOST_KEYS or values.dtype.is_float():
+        if not 1 < len(values) <= max(_MOST_KEYS, len(rows) // 2):
             continue
         named = points.join(rows.select("__row", __key=name), on="__row")
         kept = named.drop("__row").unique()
         if (len(kept) - kept.select(*keys, "__key").n_unique()) * 10 < again:
             few = ", ".join(map(str, values.head(4).to_list()))
+            column = table.columns.get(name, name)
             raise ConfigError(
-                f"{table.file.name!r} has several rows for a token and a time, which differ by {name} ({few}). Keep "
-                "the rows of one of them, or make a file of each."
+                f"{about}, which differ by {column} ({few}). Keep the rows of one of them, make a file of each, or, if "
+                f"it says the token, name it with columns={{'token_id': {column!r}}} (--columns token_id={column})."
             )
+    if again * 2 > len(points) or is_given:
+        raise ConfigError(f"{about}: {again:,} of {len(points):,} are given again with other values. Keep one of each.")
+    warn(
+        f"{about}: {again:,} of {len(points):,} are given again with other values; the last one counts.",
+        RecordingWarning,
+    )
 
 
 def add_points(batch: Batch, kind: FileKind, points: pl.DataFrame, *, is_export: bool = False) -> Batch:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from marketdata.errors import ConfigError, ContractError
+import polars as pl
+
+from marketdata.errors import ConfigError, ContractError, RecordingWarning, warn
 from marketdata.points.records import ID_NAMES, RecordKind
 from marketdata.recordings.format import Reader
+from marketdata.recordings.roles import is_time
 from marketdata.recordings.rows import Row, typed_rows
 from marketdata.recordings.table import GIVEN_AGAIN, Batch, FileKind, Table
 from marketdata.wire import kalshi, polymarket
@@ -27,6 +31,12 @@ _OF_HISTORY = {
 _PRICES = {"best_bid", "best_ask", "yes_bid", "yes_ask", "no_bid", "no_ask", "price", "yes_price", "no_price", "close"}
 # What changes from one time to the next beside prices, so that rows of a market are its history.
 _VALUES = {"volume", "liquidity", "spread", "open_interest"}
+# Times of a record that change, because they are of its last state.
+_CHANGING_TIME = re.compile(r"updat|modif|last|fetch|seen|chang|sync|clos|end_|resol|settl|expir")
+_ID_NAMES: dict[RecordKind, tuple[str, ...]] = {
+    "markets": ("market_id", "conditionId", "condition_id", "ticker", "market_ticker", "id", "slug", "market_slug"),
+    "events": ("event_id", "event_ticker", "id", "slug", "event_slug"), "series": ("series_id", "ticker", "id", "slug"),
+}  # fmt: skip
 _FACTS = {"state", "token_ids", "token_labels"}
 # What Kalshi says of a series alone.
 OF_SERIES = {"frequency", "settlement_sources", "contract_url", "contract_terms_url"}
@@ -47,6 +57,13 @@ def is_history(table: Table) -> str | None:
         return f"{columns['ts']} is the time of each row, so its rows are no records."
     if has_values and table.repeats("market_id"):
         return f"A market comes again, with the time {columns['ts']}, so its rows are no records but its history."
+    if table.times and has_values and options.format is None:
+        time = columns["ts"]
+        raise ConfigError(
+            f"{table.file.name!r} has the time {time}, which may be when its prices were seen, or a fact of each "
+            f"record. columns={{'ts': {time!r}}} (--columns ts={time}) reads prices through time, format='markets' "
+            "(--format) records."
+        )
     return None
 
 
@@ -71,6 +88,7 @@ def reader(kind: RecordKind) -> Reader:
             except (ContractError, ConfigError, ValueError, TypeError, KeyError, AttributeError) as problem:
                 batch.left_out["without an id, or that cannot be read"] += 1
                 reasons.append(f"row {number}: {str(problem)[:120]}")
+        _refuse_history(table, kind, named)
         names = (ID_NAMES[kind], "id", ID_NAMES[kind].replace("_id", "_slug"), "slug")
         ids = {next(str(row[n]) for n in names if row.get(n)) for row in found[kind]}
         batch.left_out[GIVEN_AGAIN] += len(found[kind]) - len(ids)
@@ -80,6 +98,40 @@ def reader(kind: RecordKind) -> Reader:
         yield batch
 
     return read
+
+
+def _refuse_history(table: Table, kind: RecordKind, rows: list[Row]) -> None:
+    """ConfigError if rows of one id differ in more than what changes: they are a history, and not its last state.
+
+    Prices, volumes, states and the time of an update change; another time, or other values in most rows, do not.
+    """
+    first_of: dict[str, Row] = {}
+    others = timed = 0
+    for row in rows:
+        id_name = next((n for n in _ID_NAMES[kind] if row.get(n) not in (None, "")), None)
+        known = first_of.setdefault(str(row.get(id_name)), row) if id_name else row
+        if known is row or known == row:
+            continue
+        others += 1
+        for name in (n for n, value in row.items() if value != known.get(n)):
+            values = pl.Series([row[name], known.get(name)], strict=False)
+            if not _CHANGING_TIME.search(name.lower()) and is_time(values):
+                timed += 1
+                column = name
+                break
+    about = f"{table.file.name!r} has {others:,} of {len(rows):,} rows of a record given before, with other values"
+    if timed * 10 > others > 0:
+        raise ConfigError(
+            f"{about}, such as another {column}, so its rows are a history and not records. "
+            f"columns={{'ts': {column!r}}} (--columns ts={column}) names their time."
+        )
+    if others * 2 > len(rows):
+        raise ConfigError(
+            f"{about}, so its rows are a history without a time, and not records. Name the column of their time with "
+            "columns={'ts': 'when'} (--columns ts=when), or keep one row a record."
+        )
+    if others * 100 > len(rows):
+        warn(f"{about}; the last one counts.", RecordingWarning)
 
 
 def _with_names(table: Table, row: Row) -> Row:

@@ -297,6 +297,7 @@ ROLES: dict[str, Role] = {
         context=True,
     ),
     "token_labels": Role(("token_labels", "outcomes", "outcomes_json", "answer1"), context=True),
+    "outcome_prices": Role(("outcome_prices",), is_nested, "lists of prices", context=True),
     "state": Role(
         ("closed", "status", "active", "result", "end_date", "end_date_iso", "close_time", "outcome_prices",
          "closed_time", "resolution_status", "resolved"),

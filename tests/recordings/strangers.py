@@ -253,6 +253,11 @@ VALUES: dict[str, tuple[str, str, tuple[str, ...], list[tuple[Any, ...]]]] = {
         ("market_id", "token_label", "price"),
         [("a", "Down", 0.6), ("a", "Up", 0.4), ("b", "Down", 0.7), ("b", "Up", 0.3)],
     ),
+    "polled.csv": (
+        "fetched_at,condition_id,question,outcome_prices,closed\n"
+        + "".join(f"""{S + 60 * i},{MARKET},q?,"[""0.{i + 4}"", ""0.{6 - i}""]",False\n""" for i in range(2)),
+        "prices", ("token_label", "price"), [("No", 0.6), ("No", 0.5), ("Yes", 0.4), ("Yes", 0.5)],
+    ),
     "yes_alone.csv": (
         f"ts,condition_id,yes_probability\n{S},{MARKET},.4\n", "prices", ("token_label", "price"),
         [("No", 0.6), ("Yes", 0.4)],
@@ -336,11 +341,6 @@ REFUSED = {
     "cents_or_not.csv": (
         "ts,token_id,price\n" + "".join(f"{S + i},{T},{2 if i == 9 else i % 2}\n" for i in range(20)),
         "may be cents or prices of 0 and 1",
-    ),
-    "polled.csv": (
-        "fetched_at,condition_id,question,outcome_prices,closed\n"
-        + "".join(f"""{S + i},{MARKET},q?,"[""0.{i + 4}"", ""0.{6 - i}""]",False\n""" for i in range(2)),
-        "A market comes again, with the time fetched_at",
     ),
     "named_cents.csv": (f"ts,token_id,price_cents\n{S},{T},.4523\n", "price_cents says cents, and its values"),
     "no_market.csv": (f"recv_ts_ms,up_bid,up_ask\n{S}000,.4,.5\n", r"or the market with token_id= \(--token-id\)"),

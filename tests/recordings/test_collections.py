@@ -122,6 +122,7 @@ def test_a_token_in_two_markets_is_said(tmp_path: Path) -> None:
         ("timestamp,market_id,volume", [f"{S},m,5", f"{S},m,7"], ("metrics", "m", "volume", 7.0)),
     ],
 )
+@pytest.mark.filterwarnings("ignore:.*1 of 2 are given again with other values")
 def test_of_two_rows_of_one_time_the_last_counts(
     tmp_path: Path, header: str, rows: list[str], stored: tuple[str, str, str, float]
 ) -> None:

@@ -8,6 +8,7 @@ import polars as pl
 
 from marketdata.recordings.format import Format
 from marketdata.recordings.points import add_points, last_of_each, left, one_batch, outcomes_of, tokens_of_both
+from marketdata.recordings.records import is_history
 from marketdata.recordings.roles import numbers
 from marketdata.recordings.table import Batch, Table
 
@@ -16,7 +17,7 @@ _PRICES = ("yes_bid", "yes_ask", "no_bid", "no_ask")
 
 def is_of_records(table: Table) -> str | None:
     """A listing has such prices too: its rows say the state of a market, and no market comes twice."""
-    if "state" not in table.columns or table.repeats("market_id"):
+    if "state" not in table.columns or is_history(table):
         return None
     return f"{table.columns['state']} says the state of each market once, so its rows are records of markets."
 
