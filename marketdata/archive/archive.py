@@ -24,7 +24,7 @@ from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice, number, with_flags
 from marketdata.points.records import RECORD_KINDS, RecordKind, Sort, State
 from marketdata.points.views import View
-from marketdata.recordings.files import ReadOptions, files_of
+from marketdata.recordings.files import ReadOptions, files_of, refuse_one_token
 from marketdata.recordings.format import kept_fields
 from marketdata.recordings.roles import renamed_columns
 from marketdata.resolution import UNITS, BucketWidth
@@ -196,6 +196,7 @@ class Archive(Generic[Frame]):
         markets: Any = None,
         clock: str = "timestamp",
         token_id: str | None = None,
+        time_format: str | None = None,
         keep: Sequence[str] = (),
         max_gap: Duration = "5m",
         max_age: Duration = "1h",
@@ -235,7 +236,9 @@ class Archive(Generic[Frame]):
             "timestamp", the time of the venue, "received", the name of a column or field, or "modified": the time of
             the file, for one answer without a time.
         token_id : str, optional
-            The token of rows and messages that name none.
+            The token of rows and messages that name none, for one file. ``"{name}"`` is the name of each file.
+        time_format : str, optional
+            Form of dates that are no ISO 8601, as of `datetime.strptime`: ``"%m/%d/%Y"`` for 10/31/2026.
         keep : list of str
             Fields of snapshots to store: "hash", "last_trade_price", "tick_size".
         max_gap, max_age : str or timedelta
@@ -258,10 +261,11 @@ class Archive(Generic[Frame]):
         >>> archive.add_files(path)[["kind", "rows", "stored"]].to_numpy().tolist()
         [['markets', 1, 1]]
         """
-        options = ReadOptions(clock, kept_fields(keep), format, renamed_columns(columns), token_id)
+        options = ReadOptions(clock, kept_fields(keep), format, renamed_columns(columns), token_id, time_format)
         gap, age = (to_duration(v, n, least="1s") for n, v in (("max_gap", max_gap), ("max_age", max_age)))
         share = number("max_disagreement", max_disagreement, least=0.0)
         rule, found = writing.RebuildRule(gap, age, unchanged, share), files_of(paths)
+        refuse_one_token(found, options)
         added = writing.add_files(self._store, found, options, rule, markets, dry_run=dry_run, progress=progress)
         return self._reading.of(added)
 

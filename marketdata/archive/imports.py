@@ -79,7 +79,9 @@ class Import:
         self.store, self.feed, self.most_wrong, self.real = store, feed, most_wrong, real
         # A file is imported again if one of these differs.
         limits = (store.base.text, feed.max_gap, feed.max_age, feed.unchanged)
-        self._key = json.dumps([*limits, options.clock, options.keep, dict(options.columns), options.token_id])
+        self._key = json.dumps(
+            [*limits, options.clock, options.keep, dict(options.columns), options.token_id, options.time_format]
+        )
         self._journal = Journal(real or store)
         self._journal.restore(feed, self._key)
         self._has_points = bool(self._journal.files)

@@ -8,7 +8,7 @@ import polars as pl
 
 from marketdata.errors import ConfigError
 from marketdata.recordings.changes import EVENTS
-from marketdata.recordings.files import ReadOptions, RecordingFile, files_of, tables_of
+from marketdata.recordings.files import ReadOptions, RecordingFile, files_of, refuse_one_token, tables_of
 from marketdata.recordings.format import format_of, readable
 from marketdata.recordings.table import Batch, Table
 
@@ -17,7 +17,9 @@ _ROWS = 5
 
 def explained(paths: list[str], options: ReadOptions) -> Iterator[str]:
     """A text for each file; what is refused says why."""
-    for path in files_of(paths):
+    files = files_of(paths)
+    refuse_one_token(files, options)
+    for path in files:
         for file in tables_of(path, options):
             yield _explained(file)
 

@@ -158,9 +158,12 @@ class RecordingFile(Container):
         lower = {name: re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text).lower() for name, text in words.items()}
         # A given name, or a name of the file, precedes a derived one.
         taken = {*renamed, *present}
-        common = {name: ours.get(name) or (lower[name] if lower[name] not in taken else name) for name in present}
+        common = {
+            name: ours.get(name) or ours.get(lower[name]) or (lower[name] if lower[name] not in taken else name)
+            for name in present
+        }
         # A column that has one of our names, but was not chosen for it, loses the name.
-        common |= {name: f"{name} of the file" for name in renamed if name in present and name not in ours}
+        common |= {n: f"{n} of the file" for n in renamed if common.get(n) == n and n not in ours}
         names = list(common.values())
         return {name: new if names.count(new) == 1 else name for name, new in common.items()}
 

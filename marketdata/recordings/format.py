@@ -206,10 +206,11 @@ def _lacking(table: Table, missing: list[str]) -> str:
     name, columns = missing[0], table.columns
     denied = [f" ({m.column} has not {m.evidence})" for m in table.meanings if m.role == name and not m.taken]
     if name == "ts" and "created_at" in columns:
-        return (
-            f"It lacks ts: {columns['created_at']} is when a record was created, which is no time of a price. If it is "
-            f"the time of each row, say so with {_option('ts', columns['created_at'])}."
-        )
+        created = columns["created_at"]
+        lines = f"It lacks ts: {created} is when a record was created, which is no time of a price"
+        if not (table.repeats("token_id") or table.repeats("market_id")):
+            return f"{lines}, and no other column is one."
+        return f"{lines}. If it is the time of each row, say so with {_option('ts', created)}."
     if name == "ts" and denied:
         column = next(m.column for m in table.meanings if m.role == name and not m.taken)
         dates = formats_of_dates(table.file.sample[column].drop_nulls())

@@ -13,7 +13,7 @@ from marketdata.adapters.frame import Texts
 from marketdata.errors import ConfigError, RecordingWarning, warn
 from marketdata.points.columns import Token, Trades
 from marketdata.points.schema import ID_COLUMNS
-from marketdata.recordings.files import ReadOptions, RecordingFile, files_of, tables_of
+from marketdata.recordings.files import ReadOptions, RecordingFile, files_of, refuse_one_token, tables_of
 from marketdata.recordings.format import format_of, readable
 from marketdata.recordings.roles import flags, identified, numbers, renamed_columns
 from marketdata.recordings.table import Batch, Table
@@ -73,6 +73,7 @@ def read_trades(
     columns: Mapping[str, str] | None = None,
     clock: str = "timestamp",
     token_id: str | None = None,
+    time_format: str | None = None,
     frame: FrameKind = "pandas",
 ) -> Any:
     """Trade prints of recordings and trade tables.
@@ -92,7 +93,9 @@ def read_trades(
     clock : str
         "timestamp", the time of the venue, "received", or the name of a column.
     token_id : str, optional
-        The token of trades that name none.
+        The token of trades that name none, for one file. ``"{name}"`` is the name of each file.
+    time_format : str, optional
+        Form of dates that are no ISO 8601, such as ``"%m/%d/%Y"``.
     frame : {"pandas", "polars"}
         Kind of the result.
 
@@ -125,7 +128,8 @@ def read_trades(
     """
     kind = frame_kind(frame)
     rows = recorded_trades(
-        paths, ReadOptions(clock, format=format, columns=renamed_columns(columns), token_id=token_id)
+        paths,
+        ReadOptions(clock, format=format, columns=renamed_columns(columns), token_id=token_id, time_format=time_format),
     )
     return frames.new(kind).build(
         {
@@ -145,7 +149,9 @@ def read_trades(
 def recorded_trades(paths: Any, options: ReadOptions) -> pl.DataFrame:
     """The prints by market, token and time; warnings about rows and files that are left out."""
     parts, left_out = [], Counter[str]()
-    for path, is_named in files_of(paths).items():
+    files = files_of(paths)
+    refuse_one_token(files, options)
+    for path, is_named in files.items():
         tables = tables_of(path, options)
         for file in tables:
             try:

@@ -322,7 +322,12 @@ def import_(
         list[str] | None, typer.Option(metavar="OURS=THEIRS,...", help="Names of columns, as ts=when,token_id=asset.")
     ] = None,
     markets: Annotated[str | None, typer.Option(metavar="FILE", help="Records of the markets.")] = None,
-    token_id: Annotated[str | None, typer.Option(help="The token of rows that name none.")] = None,
+    token_id: Annotated[
+        str | None, typer.Option(help="The token of rows that name none; '{name}' is the name of the file.")
+    ] = None,
+    time_format: Annotated[
+        str | None, typer.Option(help="Form of dates that are no ISO 8601, such as %m/%d/%Y.")
+    ] = None,
     clock: Annotated[
         str, typer.Option(help="timestamp (of the venue), received, a column, or modified (of the file).")
     ] = "timestamp",
@@ -378,7 +383,7 @@ def import_(
         from marketdata.recordings.format import kept_fields
         from marketdata.recordings.roles import renamed_columns
 
-        options = ReadOptions(clock, kept_fields(keep or ()), form, renamed_columns(renamed), token_id)
+        options = ReadOptions(clock, kept_fields(keep or ()), form, renamed_columns(renamed), token_id, time_format)
         for text in explained(source, options):
             typer.echo(text)
         return
@@ -389,6 +394,7 @@ def import_(
         markets=markets,
         clock=clock,
         token_id=token_id,
+        time_format=time_format,
         keep=keep or (),
         max_gap=max_gap,
         max_age=max_age,
