@@ -182,6 +182,7 @@ class Accessor(_Suggestions, Generic[F]):
     log_score = _method(marketdata.tidy.scores.log_score, *_PRICES)
     calibration = _method(marketdata.tidy.scores.calibration, *_PRICES)
     skill = _method(marketdata.tidy.skill.skill, *_PRICES)
+    slope = _method(marketdata.tidy.slope.slope)
     before_end = _method(marketdata.tidy.before_end.before_end, *_PRICES)
     available_at = _method(marketdata.tidy.asof.available_at, *_ANY)
     asof_join = _method(marketdata.tidy.asof.asof_join, *_ANY)
