@@ -293,7 +293,8 @@ class Archive(Generic[Frame]):
     ) -> Frame:
         """Fetch what is missing of a range, and only that: one row per range that was fetched.
 
-        Columns: ``view market_id start end state rows resolution``. With ``dry_run``, the ranges that would be fetched.
+        Columns: ``view market_id start end state rows resolution odd``; ``odd`` counts prices outside of 0 to 1,
+        which are kept as they came, with a warning. With ``dry_run``, the ranges that would be fetched.
         Data is committed as it arrives, so a stopped pull continues where it was. A bucket is final ten minutes (or two
         buckets, if that is longer) after its end by the server's clock; younger ones are provisional and fetched again.
         Ranges without points near now are fetched again after an hour, a day and a week.

@@ -27,7 +27,7 @@ from marketdata.clock import SYSTEM
 from marketdata.decimals import to_number
 from marketdata.display import BUCKETS, progress_bar
 from marketdata.errors import ConfigError, ExpiredError, MarketDataError, NotFoundError, PlanError, PlanWarning, warn
-from marketdata.points.columns import Books, Data, Ints, Token, joined
+from marketdata.points.columns import Books, Data, Ints, Token, joined, no_probability
 from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
 from marketdata.times import DAY, SECOND, Range, TimeLike, to_datetime, to_micros, to_range, to_text
@@ -35,6 +35,7 @@ from marketdata.times import DAY, SECOND, Range, TimeLike, to_datetime, to_micro
 # One commit per this many levels, or after this time [s]: few commits, and little is lost in a crash.
 _BATCH_LEVELS = 2_000_000
 _BATCH_SECONDS = 3.0
+_NO_TIMES = np.empty(0, np.int64)
 
 
 _LASTING_ERRORS = (errors.ArchiveError, errors.AuthenticationError, ConfigError, NotFoundError, PlanError)
@@ -43,7 +44,10 @@ LISTED_AGAIN = 600 * SECOND
 
 
 class FetchedRange(NamedTuple):
-    """A range [microseconds] that was fetched (with ``dry_run``: would be fetched), or that the plan refused."""
+    """A range [microseconds] that was fetched (with ``dry_run``: would be fetched), or that the plan refused.
+
+    ``odd`` counts its prices outside of 0 to 1, which were kept as they came.
+    """
 
     view: View
     market_id: str
@@ -52,6 +56,7 @@ class FetchedRange(NamedTuple):
     state: CoverageState
     rows: int | None
     resolution: str
+    odd: int | None = None
 
 
 class Round(NamedTuple):
@@ -210,8 +215,10 @@ class Pull:
     def _missing(self, markets: Sequence[str], wanted: Mapping[View, Range]) -> list[Missing]:
         return [(view, m, gap) for m in markets for view, rng in wanted.items() for gap in self._gaps(view, m, rng)]
 
-    def _row(self, view: View, market: str, rng: Range, state: CoverageState, rows: int | None = None) -> FetchedRange:
-        return FetchedRange(view, market, *rng, state, rows, self.store.base.text)
+    def _row(
+        self, view: View, market: str, rng: Range, state: CoverageState, rows: int | None = None, odd: int | None = None
+    ) -> FetchedRange:
+        return FetchedRange(view, market, *rng, state, rows, self.store.base.text, odd)
 
     @property
     def _may_choose_base(self) -> bool:
@@ -316,12 +323,15 @@ class Pull:
         windows.sort(key=lambda window: window[:3])
         for view, group in itertools.groupby(windows, key=lambda window: window.of[0]):
             several, records, fetched = list(group), dict[str, list[CoverageRecord]](), list[FetchedRange]()
+            columns: Data = joined([window.columns for window in several]).sort()
+            odd = _odd_times(columns)
             for market, answers in itertools.groupby(_together(several), key=lambda window: window.of[1]):
                 records[market] = []
                 for entry, rows in self._coverage_after(view, market, list(answers)):
                     records[market].append(entry)
-                    fetched.append(self._row(view, market, entry.range, entry.state, rows))
-            columns: Data = joined([window.columns for window in several]).sort()
+                    times = odd.get(market, _NO_TIMES)
+                    count = int(((times >= entry.start) & (times < entry.end)).sum())
+                    fetched.append(self._row(view, market, entry.range, entry.state, rows, count))
             self.added += self.store.commit(view, columns, records)
             self.fetched += fetched
 
@@ -400,6 +410,20 @@ def _together(windows: Iterable[_Window]) -> Iterator[_Window]:
     for run in runs:
         rng = Range(run[0].rng.start, run[-1].rng.end)
         yield run[0]._replace(rng=rng, times=np.concatenate([window.times for window in run]))
+
+
+def _odd_times(columns: Data) -> dict[str, Ints]:
+    """By market the times of points with a price outside of 0 to 1; of books, at any level."""
+    if isinstance(columns, Books):
+        price, _ = columns.levels()
+        of_book = np.repeat(np.arange(len(columns)), columns.counts.reshape(-1, 2).sum(axis=1))
+        at = np.unique(of_book[no_probability(price)])
+    else:
+        prices = [columns.values[name] for name in ("price", "best_bid", "best_ask") if name in columns.values]
+        at = np.flatnonzero(np.any([no_probability(price) for price in prices], axis=0)) if prices else np.empty(0, int)
+    odd = columns.take(at)
+    markets = np.array([odd.tokens[code].market_id for code in odd.token.tolist()], object)
+    return {market: odd.ts[markets == market] for market in set(markets.tolist())}
 
 
 def wanted_range(start: TimeLike | None, end: TimeLike | None = None) -> Range:

@@ -432,6 +432,7 @@ class Client(Generic[Frame]):
             for fetched in fetch:
                 if fetched.window.kind == "market":  # points of single tokens complete no range
                     yield fetched.request, fetched.window.rng, fetched.columns, fetched.complete
+            self._history.warn_odd(fetch.report)
 
     def trades(
         self,

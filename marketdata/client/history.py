@@ -165,12 +165,16 @@ class History:
 
     def _warn(self, fetch: Scheduler, *, is_resumed: bool) -> None:
         """Warn about odd answers, and about ranges without points outside of their market."""
-        if fetch.report.warnings:
-            counts = ", ".join(f"{name} {n}" for name, n in sorted(fetch.report.warnings.items()))
-            warn(f"The service's answers were kept as they came, but look odd: {counts}.", ServiceOddityWarning)
+        self.warn_odd(fetch.report)
         for window in () if is_resumed else fetch.empty[:3]:
             if window.kind == "market":
                 self._warn_outside(window)
+
+    def warn_odd(self, report: Report) -> None:
+        """Warn about values that were kept, and look odd."""
+        if report.warnings:
+            counts = ", ".join(f"{name} {n}" for name, n in sorted(report.warnings.items()))
+            warn(f"The service's answers were kept as they came, but look odd: {counts}.", ServiceOddityWarning)
 
     def _warn_outside(self, window: Window) -> None:
         """Warn about a range without points that lies before or after its market."""

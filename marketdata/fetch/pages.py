@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from marketdata.errors import ContractError, MarketDataError, PaginationStalledError
+from marketdata.fetch import gate
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.windows import Window
-from marketdata.points.columns import Data, Page, Token, joined
+from marketdata.points.columns import Data, Ints, Page, Token, joined
 from marketdata.points.duplicates import deduplicate
 from marketdata.points.views import VIEWS
 from marketdata.times import SECOND
@@ -55,6 +56,7 @@ class Received:
     is_ordered: bool = True  # as far as seen
     is_trusted: bool = False  # whether other pages of this source have proven the order
     _filled: int = 0  # pages with points
+    _outside: list[Ints] = field(default_factory=list)  # times of points outside of the range
     _side_by_side: int = 0  # pages with two tokens of the one before: one token after the other is no order of time
     _begins_at_start: bool = False  # whether the first of several pages has all its tokens in the first bucket
 
@@ -68,7 +70,10 @@ class Received:
         """Take in a page: its points in the range, and whether it follows the others in time."""
         inside = page.columns.between(self.window.first_bucket, self._asked_end)
         self.notes.update(page.notes)
-        self.notes["outside_range"] += page.points - len(inside)
+        if outside := page.points - len(inside):
+            self.notes["outside_range"] += outside
+            ts = page.columns.ts
+            self._outside.append(ts[(ts < self.window.first_bucket) | (ts >= self._asked_end)])
         is_unsorted = bool((inside.steps() < 0).any())
         self.notes["points_sorted"] += is_unsorted
         self.before = self.last
@@ -153,6 +158,8 @@ class Received:
     def fetched(self, end: int, *, complete: bool = True) -> Fetched:
         """The points before a time, each once."""
         window, notes = self.window.within(self.window.rng.start, end), +self.notes
+        if self._outside and not self._filled:
+            gate.outside(np.concatenate(self._outside), window.rng, window.resolution.micros, str(window))
         # A bucket that was open when the first page was sent may have changed on a later one.
         date = self.pages[0].date
         open_from = None if date is None else int(date * SECOND) - window.resolution.micros + 1

@@ -17,7 +17,7 @@ from marketdata.decimals import to_number
 from marketdata.errors import ContractError
 from marketdata.points.columns import Books, Floats, Ints, Token, Trades
 from marketdata.points.views import SNAPSHOT_FIELDS
-from marketdata.times import SECOND, parse_moment
+from marketdata.times import SECOND, parse_moment, to_text
 from marketdata.wire.decode import Number, Seconds, convert, numbers
 from marketdata.wire.venues import NOTHING, TRADE_SIDES, books_of, prints, renamed
 
@@ -180,6 +180,8 @@ def market(row: Mapping[str, Any], event: Mapping[str, Any] | None = None) -> di
         if ids and len(ids) != len(labels):
             raise ContractError(f"The market {name} has {len(ids)} tokens and {len(labels)} outcomes.")
         tokens = [{"id": str(token), "label": label} for token, label in zip(ids, labels, strict=False)]
+    if len({token["id"] for token in tokens}) < len(tokens):
+        raise ContractError(f"Two outcomes of the market {name} have one token.")
     if out.get("closed_at") is not None and out.get("end_date") == out["closed_at"]:
         out["end_date"] = None  # no deadline, but the close under another name
     state = "closed" if got.closed else "active" if got.active is not False else "inactive"
@@ -244,8 +246,8 @@ def resolved(record: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
 def prices(answer: Any, token_id: str | None = None) -> dict[str | None, History]:
     """The histories of an answer by token. A list names no token: it is the history of ``token_id``.
 
-    Single ticks and the payout at the end of a history, which are no buckets, are left out. The last point of each time
-    counts; null is a history without points.
+    Single ticks and the payout at the end of a history, which are no buckets, are left out. Of the newest time, which
+    may still change, the last point counts; ContractError if another time has two values. Null is no history.
     """
     top = answer.get("data", answer.get("history", answer)) if isinstance(answer, Mapping) else answer
     histories = top if isinstance(top, Mapping) else {token_id: top}
@@ -256,7 +258,11 @@ def prices(answer: Any, token_id: str | None = None) -> dict[str | None, History
         pairs = [(p.timestamp, p.price) for p in got if p.resolution_seconds != 0] if is_bucket else [
             (p.t, p.p) for p in got
         ]  # fmt: skip
-        by_time = dict(pairs)
+        newest, by_time = max((t for t, _ in pairs), default=0), dict[int, Any]()
+        for t, p in pairs:
+            if by_time.setdefault(t, p) != p and t != newest:
+                raise ContractError(f"The history of prices of {token} has two values at {to_text(t * SECOND)}.")
+            by_time[t] = p
         ts = np.array(sorted(by_time), np.int64)
         values = numbers([by_time[t] for t in ts.tolist()], f"A price of the history of {token}", null=False)
         out[token] = History(ts * SECOND, values)

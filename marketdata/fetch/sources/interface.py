@@ -22,6 +22,7 @@ from marketdata.errors import (
     ParameterError,
     TooManyTokensError,
 )
+from marketdata.fetch import gate
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Answer, Transport
 from marketdata.fetch.pagination import paginate
@@ -133,6 +134,7 @@ class Interface:
         for what, value in facts.items():
             if (before := self._facts.setdefault(what, value)) != value:
                 raise ContractError(f"{window}: {what} was {before!r} and is now {value!r}.")
+        gate.refuse_shared_tokens(page.labels.values(), page.market_id)
         if window.kind == "token" and page.labels and set(page.labels.values()) != {window.id}:
             raise ContractError(f"{window}: the answer is about the tokens {list(page.labels.values())[:3]}.")
 

@@ -22,6 +22,7 @@ from marketdata.errors import (
     RequestError,
     ServerError,
 )
+from marketdata.fetch import gate
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.sources import batches, venue
 from marketdata.fetch.sources.venue import Host, Rows, Venue
@@ -108,11 +109,16 @@ class Kalshi(Venue):
         params: dict[str, Any] = {"start_ts": (part.start + period) // SECOND, "end_ts": part.end // SECOND}
         params["period_interval"] = period // MINUTE
 
-        def read(path: Sequence[str], name: str, **query: str) -> Rows:
-            return self._read(path, name, params | query, report, stop).data
+        def read(path: Sequence[str], name: str, about: str | None = None, **query: str) -> Rows:
+            answer = self._read(path, name, params | query, report, stop)
+            if about is not None:
+                gate.refuse_others([answer.about], [about], "the market")
+            return answer.data
 
         def candles(rows: Rows) -> wire.Candles:
-            found = wire.candles(rows).between(part.start + period, part.end)
+            found = wire.candles(rows)
+            self._note_outside(found.end, Range(part.start + period, part.end), period, report, f"candles of {ticker}")
+            found = found.between(part.start + period, part.end)
             return found if period == width else found.coarser(width)
 
         def of_many() -> dict[str, wire.Candles]:
@@ -128,7 +134,7 @@ class Kalshi(Venue):
         def of_one() -> wire.Candles:
             def ask(tier: tuple[str, ...]) -> Rows:
                 path = tier or ("series", self._series_of(ticker))
-                return read((*path, "markets", ticker, "candlesticks"), "candlesticks")
+                return read((*path, "markets", ticker, "candlesticks"), "candlesticks", about=ticker)
 
             return candles(self._from_tiers(ticker, ask, without=None if found is None else _LIVE))
 
@@ -437,6 +443,7 @@ class Kalshi(Venue):
         for path in asked:
             try:
                 for page in self._listed(path, "trades", "trade_id", params):
+                    gate.refuse_others(map(wire.ticker_in, page), [ticker], "the market")
                     by_id = {str(row.get("trade_id")): row for row in page}
                     yield [row for one, row in by_id.items() if one not in seen]
                     seen |= by_id.keys()

@@ -24,6 +24,7 @@ from marketdata.errors import (
     ServiceOddityWarning,
     warn,
 )
+from marketdata.fetch import gate
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Answer
 from marketdata.fetch.sources import batches, venue
@@ -117,19 +118,21 @@ class Polymarket(Venue):
         if len(ts) and date is not None and ts[-1] > int(date * SECOND) - MINUTE:
             # The minute of the last point may have ended since, or before the answer was dated.
             present = min(present, int(ts[-1]) // MINUTE * MINUTE)
+        self._note_outside(ts, part, width, report, f"the prices of token {token}")
         inside = (ts >= part.start) & (ts < min(part.end, present))
         buckets, place, number = np.unique(ts[inside] // width * width, return_inverse=True, return_counts=True)
         return wire.History(buckets, np.bincount(place, price[inside], len(buckets)) / np.maximum(number, 1))
 
     def _histories(self, token: str, part: Range, resolution: BucketWidth, *counts: Any) -> wire.History:
         """Buckets of the Data API; ExpiredError if it no longer keeps such fine steps."""
-        width = resolution.micros
+        (report, _), width = counts, resolution.micros
         params = {"token_id": token, "start": part.start // SECOND, "end": part.end // SECOND}
         params |= {"bucket_seconds": width // SECOND, "limit": _POINTS}
 
         pages = self._listed(("v2", "prices-history"), "data", "timestamp", params, *counts, host="data")
         points = [point for rows in pages for point in rows]
         ts, price = wire.prices({"data": points}, token)[token]
+        self._note_outside(ts, part, width, report, f"the prices of token {token}")
         # The last point of a live range is off the grid, or the very moment of the answer.
         inside = (ts % width == 0) & (ts >= part.start) & (ts < min(part.end, self._now()))
         ts, price = ts[inside], price[inside]
@@ -326,6 +329,8 @@ class Polymarket(Venue):
         """Prints of a market, read back to the start of the range if the newest come first."""
         params = {"condition": self._known(market)["id"], "taker_only": "true", "limit": _TRADES}
         for page in self._listed(("v2", "trades"), "data", "", params, host="data"):
+            found = (wire.condition_of(str(row.get("condition_id", row.get("conditionId")))) for row in page)
+            gate.refuse_others(found, [params["condition"]], "the market")
             yield page
             times = convert([row.get("timestamp") for row in page], list[int], "The list of times of trades")
             if times and times[0] > times[-1] and times[-1] * SECOND < rng.start:

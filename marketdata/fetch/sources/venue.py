@@ -20,6 +20,7 @@ from marketdata.errors import (
     NotFoundError,
     ParameterError,
 )
+from marketdata.fetch import gate
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.rate_limit import pacer_for
 from marketdata.fetch.http.transport import Transport
@@ -27,7 +28,7 @@ from marketdata.fetch.pagination import paginate
 from marketdata.fetch.plans import PlanLimits
 from marketdata.fetch.sources import batches
 from marketdata.fetch.windows import IdKind, Window
-from marketdata.points.columns import Books, Data, Page, Series, Token, Trades, no_probability
+from marketdata.points.columns import Books, Data, Ints, Page, Series, Token, Trades, no_probability
 from marketdata.points.records import names_of, state_of
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.times import DAY, SECOND, Range, first_time, parse_iso
@@ -44,6 +45,7 @@ LOCAL_FILTERS = ("category", "tags", "start_date_min", "start_date_max", "end_da
                  "resolved_at_min", "resolved_at_max")  # fmt: skip
 _CURSORS, _MORE = ("cursor", "next_cursor"), ("has_more", "hasMore")
 _PRICES = ("price", "best_bid", "best_ask")
+_ABOUT = ("ticker", "market_ticker")
 
 
 class Host(NamedTuple):
@@ -54,11 +56,12 @@ class Host(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """A page of records; ``is_last`` where it says that none follows."""
+    """A page of records; ``is_last`` where it says that none follows, ``about`` the market that it names as a whole."""
 
     data: Rows
     next_cursor: str | None
     is_last: bool = False
+    about: str | None = None
 
 
 class Venue:
@@ -136,6 +139,13 @@ class Venue:
             yield Page(
                 columns.sort(), market, str(window.resolution), labels, None, None, more, +notes, self.server_time
             )
+
+    def _note_outside(self, ts: Ints, part: Range, width: int, report: Report | None, what: str) -> None:
+        """Count the points of an answer that were not asked for; ContractError if there are no others."""
+        count = gate.outside(ts, part, width, what, self._now())
+        if count and report is not None:
+            with self._lock:
+                report.note({"outside_range": count})
 
     def _active_range(self, window: Window) -> Range:
         """The buckets of a window; if they are many, only up to a day before its market opened and after it closed."""
@@ -315,7 +325,8 @@ class Venue:
         if view not in self.service.live:
             what = f"{self.service.name} has no {view} of this moment; it has {', '.join(self.service.live)}."
             raise ConfigError(what, argument="view")
-        return self._books(tokens)
+        for books in self._books(tokens):
+            yield of_tokens(books, tokens)  # a cache may answer about others
 
     def _books(self, tokens: Sequence[str]) -> Iterator[Books]:
         """The books of tokens at this moment, if the venue has them."""
@@ -337,12 +348,19 @@ class Venue:
         return (self.to[host] if host else self._main).get_json(path, None, lambda top: member(top, name))
 
     def _read(
-        self, path: Sequence[str], name: str, params: Mapping[str, Any], *counts: Any, host: str | None = None
+        self,
+        path: Sequence[str],
+        name: str,
+        params: Mapping[str, Any],
+        *counts: Any,
+        host: str | None = None,
+        bare: bool = False,
     ) -> Listing:
         """The rows ``name`` of an answer, and its cursor; ``counts`` are the report and stop of a fetch."""
         report, stop = counts or (None, None)
         to = self.to[host] if host else self._main
-        return to.read(path, params, lambda answer: listing(load(answer.body), name), counts=report, stop=stop)
+        read = partial(listing, name=name, bare=bare)
+        return to.read(path, params, lambda answer: read(load(answer.body)), counts=report, stop=stop)
 
     def _listed(
         self,
@@ -368,7 +386,7 @@ class Venue:
 
         def ask(at: str | None) -> Listing:
             place = first if at is None else int(at)
-            page = self._read(path, name, {**params, number: place}, host=host)
+            page = self._read(path, name, {**params, number: place}, host=host, bare=True)
             following = place + (len(page.data) if number == "offset" else 1)
             return page._replace(next_cursor=str(following) if page.data and not page.is_last else None)
 
@@ -391,18 +409,22 @@ def member(top: Any, name: str | None = None) -> dict[str, Any]:
     raise ContractError(f"An answer has no object {name or ''!r}.")
 
 
-def listing(top: Any, name: str) -> Listing:
+def listing(top: Any, name: str, *, bare: bool = False) -> Listing:
     """The rows of an answer by their name, null for none, and its cursor, if another page follows.
 
-    A page that says how pages go on may have no rows.
+    A page that says how pages go on may have no rows. A ``bare`` answer may be a list; where an object is documented, a
+    list without it is no answer that says that there is nothing.
     """
+    if isinstance(top, list) and not bare:
+        raise ContractError(f"An answer is a list, where an object with {name!r} belongs.")
     rows = (top.get(name) or []) if isinstance(top, dict) and (name in top or "pagination" in top) else top
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ContractError(f"An answer has no list {name!r} of objects.")
     places = [top, top.get("pagination") or {}] if isinstance(top, dict) else []
     is_last = any(str(place.get(one)).lower() == "false" for place in places for one in _MORE)
     cursors = (str(place[one]) for place in places for one in _CURSORS if place.get(one) and not is_last)
-    return Listing(rows, next(cursors, None), is_last)
+    about = next((str(top[one]) for one in _ABOUT if isinstance(top, dict) and top.get(one) is not None), None)
+    return Listing(rows, next(cursors, None), is_last, about)
 
 
 def of_tokens(columns: D, ids: Collection[str | None]) -> D:
