@@ -88,7 +88,7 @@ def reader(kind: RecordKind) -> Reader:
             except (ContractError, ConfigError, ValueError, TypeError, KeyError, AttributeError) as problem:
                 batch.left_out["without an id, or that cannot be read"] += 1
                 reasons.append(f"row {number}: {str(problem)[:120]}")
-        _refuse_history(table, kind, named)
+        _refuse_history(table, kind, markets)
         names = (ID_NAMES[kind], "id", ID_NAMES[kind].replace("_id", "_slug"), "slug")
         ids = {next(str(row[n]) for n in names if row.get(n)) for row in found[kind]}
         batch.left_out[GIVEN_AGAIN] += len(found[kind]) - len(ids)
