@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -14,7 +16,7 @@ from marketdata.adapters.dispatch import as_kind_of, in_memory, read
 from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.adapters.polars import typed
 from marketdata.adapters.widths import width_beside, width_of
-from marketdata.errors import ConfigError, NoBookWarning, warn
+from marketdata.errors import ConfigError, LookAheadWarning, NoBookWarning, warn
 from marketdata.points import forward as rules
 from marketdata.points.arguments import choice, whole
 from marketdata.points.asof import first_from
@@ -24,7 +26,7 @@ from marketdata.points.intervals import Interval, Sampling, Sums, adjusted, of_r
 from marketdata.points.left_out import warn_of_exits
 from marketdata.points.mirrors import mirrors, warn_of_mixed_labels
 from marketdata.points.records import leaks_outcome
-from marketdata.points.schema import require, value_columns
+from marketdata.points.schema import OBSERVED, require, value_columns
 from marketdata.resolution import Width
 from marketdata.tidy.asof import KNOWN
 from marketdata.tidy.forward import flags_of, forward_returns, is_settled
@@ -52,6 +54,8 @@ class Study:
     """How many signals with a value were given, of both tokens of a market."""
     without_book: int = 0
     """How many of these met no book when they were known, and count nowhere."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Rows of the signal that count nowhere, by reason: ``no_signal`` (null), ``not_observed`` and ``without_book``."""
 
     def plot(self, ax: Any = None, **look: Any) -> Any:
         """Draw the forward return of each quantile, gross, net and net with missing exits at their worst."""
@@ -72,7 +76,7 @@ class Study:
 def study(
     books: Any,
     signal: Any,
-    horizon: Duration,
+    horizon: Duration | Iterable[Duration],
     *,
     quantiles: int = 5,
     side: Literal["buy", "sell"] = "buy",
@@ -102,10 +106,10 @@ def study(
         A measure of books by name, if it has one column: "imbalance", or ("depth", {"levels": 5}) as for `features`.
         Or a frame with ``ts market_id token_id`` and one more column of numbers, known at the end of its bucket, or
         at the time in its column ``available_at``. A list of signals gives one table of all.
-    horizon : str or timedelta
-        From the entry to the exit.
+    horizon : str, timedelta or list of them
+        From the entry to the exit. A list gives one table of all, as a list of signals does.
     quantiles : int
-        Number of groups of equal size [2 or more].
+        Number of groups of equal size [2 or more]. A signal of fewer values, such as a flag, needs fewer quantiles.
     side, size, latency, fees, outcomes, tolerance, width
         As for `forward_returns`. Trades enter ``latency`` after the bucket of the books in which the signal became
         known.
@@ -115,8 +119,8 @@ def study(
         "market_id", or rows that share their luck: "day" (the UTC day of ``ts``), a column of the frame ``signal`` or
         of the frame ``outcomes``, such as "event_slug". A pair, such as ("market_id", "day"), allows for both.
     adjust : {"holm", "benjamini-hochberg"}
-        How the p-values of a list of signals allow for their number: Holm bounds the probability of any false find,
-        Benjamini and Hochberg the share of false ones among the finds.
+        How the p-values of lists of signals and horizons allow for their number: Holm bounds the probability of any
+        false find, Benjamini and Hochberg the share of false ones among the finds.
     interval, resamples, seed
         As for `cluster_mean`.
 
@@ -135,15 +139,18 @@ def study(
         - ``net_worst net_worst_low net_worst_high``: the same, with missing exits at their worst.
         - ``no_entry missing_exits``: rows that could not be entered, and rows that were entered and have no exit.
         - ``left_out``: rows of the other token that repeat them.
+        - ``at_end``: missing exits that would be after the last book.
+        - ``cluster``: how rows were clustered, only with ``interval``.
 
-        For a list of signals ``table`` has one row per signal, the difference of its highest and lowest quantile, with
-        ``signal`` and the columns from ``rows`` on. Then come ``p_value``, how likely such a gross difference is by
+        For a list of signals, or of horizons, ``table`` has one row per signal (and horizon), the difference of its
+        highest and lowest quantile, with ``signal``, for a list of horizons ``horizon``, and the columns from ``rows``
+        on. Then come ``p_value``, how likely such a gross difference is by
         luck, and ``p_adjusted``, the same for that many signals. ``studies`` has the `Study` of each.
 
     Raises
     ------
     ConfigError
-        A column of the signal leaks the outcome, or the signal equals the payoff.
+        A column of the signal leaks the outcome, or the signal equals the payoff, or has fewer values than quantiles.
     GridError
         The times of books or signals are of no buckets of their width.
 
@@ -153,6 +160,8 @@ def study(
         More than 1 % of the signals met no book; ``Study.without_book`` is their number.
     FewMarketsWarning, MissingValuesWarning
         As for `cluster_mean`.
+    LookAheadWarning
+        With ``latency="0s"`` a trade meets the book that gave the signal: quotes that flicker look like profits.
 
     Examples
     --------
@@ -167,47 +176,61 @@ def study(
     count, sampling = whole("quantiles", quantiles, least=2), Sampling.of(interval, resamples, seed)
     choice("adjust", adjust, ("holm", "benjamini-hochberg"))
     given = signal if isinstance(signal, list) else [signal]
-    _check_resamples(given, sampling)
+    is_list = not isinstance(horizon, str | dt.timedelta | int) and isinstance(horizon, Iterable)
+    horizons: list[Any] = [*horizon] if is_list else [horizon]  # type: ignore[misc]
+    _check_resamples(given, horizons, sampling)
     rows = width_of(books, width, what="the books")
     delay = rows.micros if latency is None else rows.steps(to_duration(latency, "latency"), "latency", latency)
-    signals = [_signal(books, one, signal_width, rows, cluster, outcomes) for one in given]
-    # Each row is a trade that enters at its own book, so that a signal needs a book only where it enters.
-    returns = forward_returns(
-        books, horizon, side=side, size=size, latency="0s", fees=fees, outcomes=outcomes, tolerance=tolerance,
-        width=width,
-    )  # fmt: skip
-    rows_of_trades, results = frames.sorted_series(in_memory(returns), rules.Forward._fields[:-2])
-    flags = {"settled": is_settled(rows_of_trades), "at_end": flags_of(rows_of_trades, "at_end")}
-    values = {**results.values, **{name: one.astype(float) for name, one in flags.items()}}
-    results = replace(results, values=values)
-    trades = _Trades(results, outcomes, side, count, sampling, delay)
-    tables = [trades.table(one) for one in signals]
-    studies = [
-        Study(
-            as_kind_of(books, _columns(table.rows), count + 1), one.name, str(horizon), side, (), table.given,
-            table.without_book,
+    if not delay:
+        warn(
+            "latency='0s' trades with the book that gave the signal, which no real order reaches: a quote that "
+            "flickers looks like a profit.",
+            LookAheadWarning,
+            hint="Leave latency out: then a trade meets the next book.",
         )
-        for one, table in zip(signals, tables, strict=True)
-    ]  # fmt: skip
-    if not isinstance(signal, list):
+    signals = [_signal(books, one, signal_width, rows, cluster, outcomes) for one in given]
+    studies, tables = [], []
+    for one in horizons:
+        # Each row is a trade that enters at its own book, so that a signal needs a book only where it enters.
+        returns = forward_returns(
+            books, one, side=side, size=size, latency="0s", fees=fees, outcomes=outcomes, tolerance=tolerance,
+            width=width,
+        )  # fmt: skip
+        rows_of_trades, results = frames.sorted_series(in_memory(returns), rules.Forward._fields[:-2])
+        flags = {"settled": is_settled(rows_of_trades), "at_end": flags_of(rows_of_trades, "at_end")}
+        values = {**results.values, **{name: flag.astype(float) for name, flag in flags.items()}}
+        trades = _Trades(replace(results, values=values), outcomes, side, count, sampling, delay)
+        for signal_ in signals:
+            table = trades.table(signal_)
+            tables.append(table)
+            of_one = as_kind_of(books, _columns(table.rows, signal_.clustered), count + 1)
+            about = (signal_.name, str(one), side, (), table.given, table.without_book, table.left_out)
+            studies.append(Study(of_one, *about))
+    if not isinstance(signal, list) and not is_list:
         return studies[0]
-    table = _of_many([one.name for one in signals], tables, adjust)
-    names = ", ".join(one.name for one in signals)
-    given_of_all, without_book = (sum(counts) for counts in zip(*(one[2:] for one in tables), strict=True))
-    many = as_kind_of(books, table, len(signals))
-    return Study(many, names, str(horizon), side, tuple(studies), given_of_all, without_book)
+    names = ([one.signal for one in studies], [one.horizon for one in studies] if is_list else None)
+    many = as_kind_of(books, _of_many(*names, tables, signals[0].clustered, adjust), len(studies))
+    given_of_all, without_book = (sum(counts) for counts in zip(*(one[2:4] for one in tables), strict=True))
+    left_out: Counter[str] = Counter()
+    for table in tables:
+        left_out.update(table.left_out)
+    name, lengths = (", ".join(dict.fromkeys(one)) for one in (names[0], [one.horizon for one in studies]))
+    return Study(many, name, lengths, side, tuple(studies), given_of_all, without_book, dict(left_out))
 
 
 class _Signal(NamedTuple):
     """A signal: its name, its values, the bucket of the books that each was decided in, and clusters.
 
-    There is a line of clusters for each way to cluster.
+    There is a line of clusters for each way to cluster, and ``clustered`` names the ways. ``observed`` is False for
+    rows that were filled in.
     """
 
     name: str
     values: Series
     decided: Ints
     clusters: Ints
+    clustered: str
+    observed: NDArray[np.bool_]
 
 
 class _Row(NamedTuple):
@@ -219,12 +242,13 @@ class _Row(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """The rows of a study, the p-value of its difference, the signals given and those without a book."""
+    """The rows of a study, the p-value of its difference, the signals given, without a book, and left out by reason."""
 
     rows: list[_Row]
     p_value: float
     given: int
     without_book: int
+    left_out: dict[str, int]
 
 
 class _Trades(NamedTuple):
@@ -255,7 +279,9 @@ class _Trades(NamedTuple):
             first_from(token_of_result[signals.token], ts, results.token, results.ts)
             for ts in (signal.decided + self.delay, signal.decided)
         )
-        has_value, met = ~np.isnan(signals.values[signal.name]), (place >= 0) | (at_decision >= 0)
+        is_null, met = np.isnan(signals.values[signal.name]), (place >= 0) | (at_decision >= 0)
+        has_value = ~is_null & signal.observed
+        left_out = {"no_signal": int(is_null.sum()), "not_observed": int((~is_null & ~signal.observed).sum())}
         given, without_book = int(has_value.sum()), int((has_value & ~met).sum())
         _warn_of_no_book(given, without_book)
         counts = np.flatnonzero(has_value & met)
@@ -268,6 +294,7 @@ class _Trades(NamedTuple):
             signals.values[signal.name][counts], signals.token[counts].astype(np.int64),
             market[signals.token[counts]].astype(np.int64), place[counts], repeated, signal.clusters[:, counts],
         )  # fmt: skip
+        _refuse_few_values(signal.name, sample.values, self.quantiles)
         quantile = rules.quantile_of(sample.values, self.quantiles)
         rows = [self._row(sample, quantile == number) for number in range(self.quantiles)]
         top, bottom = quantile == self.quantiles - 1, quantile == 0
@@ -278,7 +305,7 @@ class _Trades(NamedTuple):
         net, worst = (np.array([row.means[name] for row in rows[:-1]], float) for name in ("net", "net_before_end"))
         warn_of_exits(net, worst, np.array(half[:-1], float))
         p_value = rows[-1].intervals["gross"].p_value if self.sampling else np.nan
-        return _Table(rows, p_value, given, without_book)
+        return _Table(rows, p_value, given, without_book, {**left_out, "without_book": without_book})
 
     def _row(self, sample: _Sample, chosen: NDArray[np.bool_], part: Ints | None = None) -> _Row:
         """The row of chosen trades; with ``part`` the row of the mean of part 0 minus the mean of part 1."""
@@ -354,14 +381,14 @@ _COUNTS = ("rows", "tokens", "markets")
 _ENDS = ("no_entry", "missing_exits", "left_out", "at_end")
 
 
-def _columns(rows: Sequence[_Row]) -> dict[str, Column]:
+def _columns(rows: Sequence[_Row], clustered: str) -> dict[str, Column]:
     """The table of a study; the row of the difference has no quantile."""
     out: dict[str, Column] = {"quantile": typed("int", [*range(1, len(rows)), None])}
     out |= {name: np.array([row.counts[name] for row in rows], float) for name in ("signal_from", "signal_to")}
-    return out | _results(rows)
+    return out | _results(rows, clustered)
 
 
-def _results(rows: Sequence[_Row]) -> dict[str, Column]:
+def _results(rows: Sequence[_Row], clustered: str) -> dict[str, Column]:
     """Counts, means and intervals of rows."""
     out: dict[str, Column] = {name: np.array([row.counts[name] for row in rows], np.int64) for name in _COUNTS}
     out["effective"] = np.array([row.counts["effective"] for row in rows], float)
@@ -369,29 +396,49 @@ def _results(rows: Sequence[_Row]) -> dict[str, Column]:
         out[name] = np.array([row.means[name] for row in rows], float)
         if rows[0].intervals:
             out |= ends(f"{name}_", [row.intervals[name] for row in rows])
-    return out | {name: np.array([row.counts[name] for row in rows], np.int64) for name in _ENDS}
+    out |= {name: np.array([row.counts[name] for row in rows], np.int64) for name in _ENDS}
+    return out | ({"cluster": [clustered] * len(rows)} if rows[0].intervals else {})
 
 
-def _of_many(names: list[str], tables: Sequence[_Table], adjust: Adjust) -> dict[str, Column]:
-    """The differences of several signals, with p-values adjusted for their number."""
+def _of_many(
+    names: Sequence[str], horizons: Sequence[str] | None, tables: Sequence[_Table], clustered: str, adjust: Adjust
+) -> dict[str, Column]:
+    """The differences of several signals and horizons, with p-values adjusted for their number."""
     p_values = np.array([one.p_value for one in tables], float)
-    table: dict[str, Column] = {"signal": list(names), **_results([one.rows[-1] for one in tables])}
+    table: dict[str, Column] = {"signal": [*names]}
+    if horizons is not None:
+        table["horizon"] = [*horizons]
+    table |= _results([one.rows[-1] for one in tables], clustered)
     return table | {"p_value": p_values, "p_adjusted": adjusted(p_values, adjust)}
 
 
-def _check_resamples(signals: Sequence[Any], sampling: Sampling | None) -> None:
-    """ConfigError if the least p-value of so few samples is too great for so many signals."""
-    if not signals:
-        raise ConfigError("is empty; allowed are a signal and a list of them.", argument="signal", value=signals)
-    if sampling is not None and len(signals) > 1:
-        enough = int(np.ceil(2 * len(signals) / (1 - sampling.share) - 1e-9))
+def _check_resamples(signals: Sequence[Any], horizons: Sequence[Any], sampling: Sampling | None) -> None:
+    """ConfigError if the least p-value of so few samples is too great for so many signals and horizons."""
+    for name, given in (("signal", signals), ("horizon", horizons)):
+        if not given:
+            raise ConfigError(f"is empty; allowed are a {name} and a list of them.", argument=name, value=given)
+    count = len(signals) * len(horizons)
+    if sampling is not None and count > 1:
+        enough = int(np.ceil(2 * count / (1 - sampling.share) - 1e-9))
         if sampling.resamples < enough:
+            of = f"{len(signals)} signals" + (f" and {len(horizons)} horizons" if len(horizons) > 1 else "")
             raise ConfigError(
-                f"is refused for {len(signals)} signals: no adjusted p-value could be below {1 - sampling.share:.2g}; "
+                f"is refused for {of}: no adjusted p-value could be below {1 - sampling.share:.2g}; "
                 f"allowed are {enough} and more.",
                 argument="resamples",
                 value=sampling.resamples,
             )
+
+
+def _refuse_few_values(name: str, values: Floats, quantiles: int) -> None:
+    """ConfigError for a signal of fewer values than quantiles: some would be empty, whatever the sample."""
+    if 1 < len(np.unique(values[:10_000])) < quantiles and (different := len(np.unique(values))) < quantiles:
+        raise ConfigError(
+            f"is refused: the signal {name!r} has {different} different values, and equal ones are in one quantile, so "
+            f"that others would be empty. Give quantiles={different}.",
+            argument="quantiles",
+            value=quantiles,
+        )
 
 
 def _warn_of_no_book(given: int, without: int) -> None:
@@ -411,7 +458,7 @@ def _signal(
     table: Frame = in_memory(native)
     require("A frame of signals", ["ts", "market_id", "token_id"], table.names)
     keys = Keys.of(None, cluster, table.names, outcomes)
-    columns = [name for name in value_columns(table.names) if name not in ("observed", KNOWN, *keys.cluster)]
+    columns = [name for name in value_columns(table.names) if name not in (OBSERVED, KNOWN, *keys.cluster)]
     leaking = [name for name in columns if leaks_outcome(name)]
     if leaking:
         raise ConfigError(
@@ -430,7 +477,8 @@ def _signal(
         own = rows if is_measure else width_beside(native, width, "signal_width", "the signal", rows)
         own.check(values.ts)
         known = own.known(values.ts)
-    return _Signal(columns[0], values, rows.decided(known), Rows(table, keys).clusters())
+    clusters, clustered = Rows(table, keys).clusters(), keys.clustered
+    return _Signal(columns[0], values, rows.decided(known), clusters, clustered, table.observed())
 
 
 def _refuse_payoffs(name: str, signals: Series, outcomes: Payoffs) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
+from marketdata.adapters.widths import carried_width
 from marketdata.errors import ConfigError
 from marketdata.plot.chart import (
     ASK,
@@ -75,12 +76,13 @@ def book(
     ['price of Yes']
     """
     label, books, name = _chosen(frame, token, markets)
+    carried = carried_width(frame)
     heat = _depth_panel(label, books, bins)
     side = Panel("", "shares", time=False, empty="no book")
     rows: list[list[Panel | None]] = [[heat, side]]
     if books is not None:
         heat.y_range = (-0.01, 1.01)
-        x, mid = broken_at_gaps(books.ts.view("M8[us]"), books.mid)
+        x, mid = broken_at_gaps(books.ts.view("M8[us]"), books.mid, width=None if carried is None else carried.micros)
         heat.marks.append(Line(x, mid, "mid", None, 1.2))
         moment = _moment(books, ts)
         at = _add_ladder(side, books, moment, bid_sign=1.0, in_legend=False)

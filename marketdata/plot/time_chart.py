@@ -60,7 +60,8 @@ def prices(
 
     - Several markets have a panel each on one scale, at most 60 and the earliest first. Returns the Axes of the first
       panel; ``ax.figure.axes`` has all.
-    - A gap of the data is a gap of the line. A point without neighbours is a dot.
+    - A gap of the data is a gap of the line: a missing bucket of a frame that carries its width, else ten usual steps.
+      A point without neighbours is a dot.
     - A market with more than six tokens has colours for the six with the highest last value.
 
     Parameters

@@ -12,6 +12,7 @@ from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
 from marketdata.adapters.frame import Frame
 from marketdata.adapters.normalization import is_missing
+from marketdata.adapters.widths import carried_width
 from marketdata.display import without_middle
 from marketdata.errors import ConfigError
 from marketdata.plot.chart import FAINT, PALETTE, Array
@@ -28,19 +29,24 @@ class TokenSeries(NamedTuple):
     label: str
     ts: Array
     columns: dict[str, Array]
+    width: int | None = None
+    """The bucket width of the rows, if the frame carries it [microseconds]."""
 
     def broken(self, *names: str) -> list[Array]:
         """Times and columns, broken where the data has a gap."""
-        return broken_at_gaps(self.ts, *(self.columns[name] for name in names))
+        return broken_at_gaps(self.ts, *(self.columns[name] for name in names), width=self.width)
 
 
 def token_series(table: Frame, columns: Sequence[str], names: Mapping[str, str] | None = None) -> Iterator[TokenSeries]:
     """The rows of each token by time, or of each market, with its label or the name of its market in ``names``."""
+    carried = carried_width(table.native)
+    width = None if carried is None else carried.micros
     _, series = frames.sorted_series(table, columns)
     ts = series.ts.view("M8[us]")
     for (market, token, label), (a, b) in zip(series.tokens, pairwise(series.bounds.tolist()), strict=True):
         name = token_name(token, label) if names is None else market_name(names, market, 60)
-        yield TokenSeries(market, token or "", name, ts[a:b], {c: v[a:b] for c, v in series.values.items()})
+        columns_of_token = {c: v[a:b] for c, v in series.values.items()}
+        yield TokenSeries(market, token or "", name, ts[a:b], columns_of_token, width)
 
 
 def coloured(tokens: Sequence[TokenSeries], value: str, what: str) -> list[tuple[TokenSeries, str, str]]:
@@ -115,10 +121,14 @@ def token_name(token_id: str | None, label: str | None) -> str:
     return label or without_middle(token_id or "", 13)
 
 
-def broken_at_gaps(ts: Array, *values: Array) -> list[Array]:
-    """The series with a NaN in every gap of more than ten usual steps, so that no line bridges it."""
-    if len(ts) < 3:
+def broken_at_gaps(ts: Array, *values: Array, width: int | None = None) -> list[Array]:
+    """The series with a NaN in every gap, so that no line bridges it.
+
+    A gap is a missing bucket of this ``width`` [microseconds], or without it more than ten usual steps.
+    """
+    if len(ts) < 3 and (width is None or len(ts) < 2):
         return [ts, *values]
     step = np.diff(ts)
-    gaps = np.flatnonzero(step > 10 * np.median(step)) + 1
-    return [np.insert(ts, gaps, ts[gaps - 1] + np.median(step)), *(np.insert(v, gaps, np.nan) for v in values)]
+    usual = np.median(step) if width is None else np.timedelta64(width, "us").astype(step.dtype)
+    gaps = np.flatnonzero(step > (10 if width is None else 1) * usual) + 1
+    return [np.insert(ts, gaps, ts[gaps - 1] + usual), *(np.insert(v, gaps, np.nan) for v in values)]

@@ -103,6 +103,7 @@ def lacking(what: str, missing: Iterable[str], present: Iterable[str]) -> NotTid
 def frame_name(columns: Iterable[str]) -> str:
     """The name of the kind of frame with these columns; an empty text for a frame of another library."""
     names = {*columns}
+    is_level = "level" in names
     needed: dict[str, Iterable[str]] = {
         "nested books": COLUMNS["nested"], "best prices": QUOTES, "prices": COLUMNS["prices"],
         "metrics": COLUMNS["metrics"], "market records": ("market_id", "question", "token_ids"),
@@ -111,7 +112,7 @@ def frame_name(columns: Iterable[str]) -> str:
         return "trades"
     # Levels of a book that lack a column look like prices.
     if {"side", "level", "size"} & names:
-        return "books" if names.issuperset(BOOKS) else ""
+        return "books" if names.issuperset(BOOKS) else "trades" if names.issuperset(TRADES) and not is_level else ""
     return next((name for name, wanted in needed.items() if names.issuperset(wanted)), "")
 
 
@@ -149,8 +150,10 @@ def kind_of(
         wanted = tuple(kind for kind in wanted if kind != "trades")
     lacks = {kind: [c for c in COLUMNS[kind] if c not in names] for kind in wanted if kind in COLUMNS}
     if {"side", "level"} & names:
-        if "books" not in lacks:
+        if "books" not in lacks and frame_name(present) != "trades":
             raise _levels_refused(wanted)
+        if frame_name(present) == "trades":
+            raise _no_kind(present, lacks)
         # Levels of a book that lack a column are no prices: a mean over them would mean nothing.
         lacks = {"books": lacks["books"]}
     elif set(LISTS) <= names and ("nested" in wanted or {"books", "series"} & set(wanted) == {"books"}):

@@ -157,7 +157,8 @@ def test_a_planted_edge_is_found_and_none_where_there_is_none() -> None:
     """The intervals of the best quantile tell them apart, before costs and after."""
     for edge, is_found in ((0.0, False), (0.02, True)):
         books, signal = walk(30, edge=edge)
-        study = md.study(books, signal, "1m", quantiles=2, latency="0s", fees=0, width="1m")
+        with pytest.warns(md.errors.LookAheadWarning, match="flickers looks like a profit"):
+            study = md.study(books, signal, "1m", quantiles=2, latency="0s", fees=0, width="1m")
         best = study.table.row(1, named=True)
         assert (study.table.row(-1, named=True)["gross_low"] > 0) is is_found
         assert (best["gross_low"] > 0) is is_found
@@ -247,3 +248,36 @@ def test_the_event_of_a_market_is_joined_as_the_guide_says(frame: Any, local_arc
         md.cluster_mean(prices, "price", cluster="event_slug", by="event_slug", interval=None, markets=markets),
     )
     assert by_column["points"].sum() == by_record["points"].sum() > 0
+
+
+def test_horizons_are_questions_as_signals_are() -> None:
+    """A list of horizons gives a row for each pair, and p-values that allow for their number."""
+    books, signal = walk(12)
+    noise = signal.with_columns(signal=(pl.int_range(pl.len()) * 7919 % 1009) / 1009)
+    many = md.study(books, [signal, noise], ["1m", "2m"], quantiles=2, fees=0, width="1m", resamples=200)
+    assert many.table.select("signal", "horizon").rows() == [
+        ("signal", "1m"), ("signal", "1m"), ("signal", "2m"), ("signal", "2m")
+    ]  # fmt: skip
+    p_values, adjusted = (many.table[name].to_numpy() for name in ("p_value", "p_adjusted"))
+    assert np.all(adjusted >= p_values)
+    assert np.isclose(adjusted.min(), min(1, 4 * p_values.min()))
+    one = md.study(books, noise, ["2m"], quantiles=2, fees=0, width="1m", resamples=200).table
+    assert one.drop("p_adjusted").equals(many.table[3].drop("p_adjusted"))
+    with pytest.raises(md.errors.ConfigError, match="refused for 2 signals and 30 horizons"):
+        md.study(books, [signal, noise], [f"{n}m" for n in range(1, 31)], fees=0, width="1m")
+
+
+def test_a_signal_says_what_of_it_counts_nowhere() -> None:
+    """Nulls and rows that were filled in are counted; a flag has no five quantiles."""
+    books, signal = walk(12)
+    at = pl.int_range(pl.len())
+    holes = signal.with_columns(signal=pl.when(at % 5 == 0).then(None).otherwise("signal"), observed=at % 7 != 0)
+    study = md.study(books, holes, "1m", quantiles=2, fees=0, width="1m", interval=None)
+    kept = holes.filter(pl.col("observed") & pl.col("signal").is_not_null())
+    assert study.left_out["no_signal"] == holes["signal"].null_count()
+    assert study.left_out["not_observed"] == len(signal) - len(kept) - study.left_out["no_signal"]
+    assert study.table.equals(md.study(books, kept, "1m", quantiles=2, fees=0, width="1m", interval=None).table)
+    flag = signal.with_columns(signal=(at % 3 == 0).cast(pl.Float64))
+    with pytest.raises(md.errors.ConfigError, match=r"2 different values.*Give quantiles=2"):
+        md.study(books, flag, "1m", fees=0, width="1m", interval=None)
+    assert len(md.study(books, flag, "1m", fees=0, width="1m", interval=None, quantiles=2).table) == 3
