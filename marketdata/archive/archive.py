@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, overload
 
+from marketdata.adapters.names import names
 from marketdata.archive import ingest, listings, maintenance, recording, writing
 from marketdata.archive.feed import Feed
 from marketdata.archive.pull import FetchedRange, Pull, Round, rounds, wanted_range
@@ -24,6 +25,7 @@ from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice, number, with_flags
 from marketdata.points.records import RECORD_KINDS, RecordKind, Sort, State
 from marketdata.points.views import View
+from marketdata.recordings import wanted
 from marketdata.recordings.files import ReadOptions, files_of, refuse_one_token
 from marketdata.recordings.format import kept_fields
 from marketdata.recordings.roles import renamed_columns
@@ -191,6 +193,9 @@ class Archive(Generic[Frame]):
         self,
         paths: Any,
         *,
+        only: Markets | None = None,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
         format: str | None = None,  # noqa: A002  as the option of the command is called
         columns: Mapping[str, str] | None = None,
         markets: Any = None,
@@ -226,6 +231,12 @@ class Archive(Generic[Frame]):
         ----------
         paths : path or list of paths
             Files, folders with all that is in them, and patterns such as ``"2026-*/*.parquet"``.
+        only : str or list, optional
+            The markets and tokens to store, by their ids and slugs. Other rows are left out as ``not wanted``, most of
+            them before they are decoded. A name that no file has is a RecordingWarning, and a ConfigError if none has
+            one. Of a market that rows call by another name a record must be known.
+        start, end : time, optional
+            The half-open range of the buckets to store [UTC].
         format : str, optional
             Name of the format of all files, where their columns fit several.
         columns : dict, optional
@@ -264,9 +275,15 @@ class Archive(Generic[Frame]):
         options = ReadOptions(clock, kept_fields(keep), format, renamed_columns(columns), token_id, time_format)
         gap, age = (to_duration(v, n, least="1s") for n, v in (("max_gap", max_gap), ("max_age", max_age)))
         share = number("max_disagreement", max_disagreement, least=0.0)
+        bounds = [None if at is None else to_micros(at, name) for name, at in (("start", start), ("end", end))]
+        if bounds[0] is not None and bounds[1] is not None and bounds[0] >= bounds[1]:
+            raise ConfigError("is not before end.", argument="start", value=start)
+        selection = wanted.Selection(None if only is None else tuple(names("only", only)), *bounds)
         rule, found = writing.RebuildRule(gap, age, unchanged, share), files_of(paths)
         refuse_one_token(found, options)
-        added = writing.add_files(self._store, found, options, rule, markets, dry_run=dry_run, progress=progress)
+        added = writing.add_files(
+            self._store, found, options, rule, markets, selection=selection, dry_run=dry_run, progress=progress
+        )
         return self._reading.of(added)
 
     @with_flags("all_markets", "clamp", "dry_run", "refresh", "progress")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -32,6 +33,7 @@ from marketdata.recordings.files import ReadOptions, RecordingFile, tables_of
 from marketdata.recordings.format import Format, format_of, readable
 from marketdata.recordings.table import Batch, FileKind, Table
 from marketdata.recordings.units import PriceUnit
+from marketdata.recordings.wanted import EVERYTHING, NOT_WANTED, Selection, Wanted, wanted_of
 from marketdata.times import MINUTE
 
 _FEW_BOOKS = 3
@@ -43,6 +45,7 @@ _SUPERSEDED = "superseded in its bucket"
 # An id with this many digits names one token, whatever its market is called.
 _LONG_ID = 20
 OTHER_SUFFIX = f"of another kind; names that end in these are read: {SUFFIXES}"
+_NUMBERS_OF_ROWS = re.compile(r", such as row [\d, ]+")
 _ORDER: tuple[FileKind, ...] = ("series", "events", "markets", *VIEWS)
 # The columns of the report; numbers are null where a file was left out.
 _REPORT: dict[str, Any] = {
@@ -74,13 +77,30 @@ class Import:
     """
 
     def __init__(
-        self, store: ArchiveStore, feed: Rebuilder, options: ReadOptions, most_wrong: float, real: ArchiveStore | None
+        self,
+        store: ArchiveStore,
+        feed: Rebuilder,
+        options: ReadOptions,
+        most_wrong: float,
+        real: ArchiveStore | None,
+        selection: Selection,
     ) -> None:
         self.store, self.feed, self.most_wrong, self.real = store, feed, most_wrong, real
+        self.selection = selection.aligned(store.base)
+        # The names of markets and tokens that were wanted and found.
+        self.found: set[str | None] = set()
         # A file is imported again if one of these differs.
         limits = (store.base.text, feed.max_gap, feed.max_age, feed.unchanged)
         self._key = json.dumps(
-            [*limits, options.clock, options.keep, dict(options.columns), options.token_id, options.time_format]
+            [
+                *limits,
+                options.clock,
+                options.keep,
+                dict(options.columns),
+                options.token_id,
+                options.time_format,
+                *self.selection,
+            ]
         )
         self._journal = Journal(real or store)
         self._journal.restore(feed, self._key)
@@ -141,6 +161,17 @@ class Import:
             return hashlib.blake2b(options + b"".join(log.read_bytes() for log in logs), digest_size=16).hexdigest()
         with file.path.open("rb") as stream:
             return hashlib.file_digest(stream, partial(hashlib.blake2b, options, digest_size=16)).hexdigest()
+
+    def wanted(self) -> Wanted:
+        """What is wanted, with all names that the records so far give to it."""
+        only, catalog = self.selection.only, self.store.catalog["markets"]
+        ids = {id_ for name in only or () for id_ in (catalog.named(name), *catalog.markets_of(name)) if id_}
+        return wanted_of(self.selection, filter(None, map(catalog.of_id, sorted(ids))))
+
+    def not_found(self) -> list[str]:
+        """The names of ``only`` that no file has."""
+        catalog = self.store.catalog["markets"]
+        return [name for name in self.selection.only or () if not self.found & {name, catalog.named(name)}]
 
     def place(self, token: Token) -> Token:
         """The token in the market of a record, else in the one that the file names, else in one with the token's id.
@@ -211,6 +242,10 @@ class ImportedFile:
 
     def __init__(self, run: Import, table: Table, chosen: Format) -> None:
         self._run, self._table, self._file, self._format = run, table, table.file, chosen
+        self._wanted = run.wanted()
+        # A book depends on all rows of its token before it, and on the times of all rows.
+        is_pruned = not chosen.changes or chosen.name == "market-channel"
+        table.keep_only(self._wanted if is_pruned else Wanted(), in_time=not chosen.changes)
         self._rows = self._stored = self._points = self._replaced = self._sorted = 0
         self._left_out, self._notes = Counter[str](), list[str]()
         self._kinds = 0
@@ -234,6 +269,8 @@ class ImportedFile:
             "time that goes back": tally.back,
             "tokens of no known market, kept as markets of their own": len(self._nameless),
         }
+        if self._file.needles is not None and self._file.form != "parquet":  # rows that were skipped have no number
+            self._notes = [_NUMBERS_OF_ROWS.sub("", note) for note in self._notes]
         notes = [*([self._file.damage] if self._file.damage else []), *dict.fromkeys(self._notes)]
         notes += [f"{count:,} {what}" for what, count in counts.items() if count]
         notes += (in_two := [*self._in_other_markets()])
@@ -272,9 +309,11 @@ class ImportedFile:
             self._rows += batch.rows
             self._left_out += batch.left_out
             self._notes += batch.notes
-            self._run.add_records("markets", batch.markets)
+            self._run.add_records("markets", self._wanted_records(batch.markets))
             for kind in sorted(batch.frames, key=_ORDER.index):
                 rows = batch.frames[kind]
+                if kind not in VIEWS:
+                    rows = self._of_wanted(kind, rows, batch.frames)
                 self._kinds += bool(len(rows))
                 if kind in VIEWS:
                     self._add_points(kind, rows)
@@ -282,8 +321,25 @@ class ImportedFile:
                     self._run.add_records(kind, rows)
                     self._check_tokens(kind, rows)
         self._stored = self._rows - self._left_out.total()
-        if self._rows and not self._stored:
+        if self._rows and not self._stored and self._left_out.keys() != {NOT_WANTED}:
             raise _naming(self._file, ConfigError(f"stores none of its {self._rows:,} rows: {self._reasons()}."))
+
+    def _wanted_records(self, markets: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [record for record in markets if self._wanted.has_record(record)]
+
+    def _of_wanted(self, kind: FileKind, rows: list[dict[str, Any]], frames: Mapping[FileKind, Any]) -> Any:
+        """The records of a file that are wanted: markets, and the events that come with them."""
+        if self._wanted.markets is None:
+            return rows
+        markets = self._wanted_records(frames.get("markets", []))
+        if kind == "markets":
+            kept = markets
+            self._run.found.update(name for record in kept for name in self._wanted.names_of(record))
+        else:
+            of = {str(record.get(name)) for record in markets for name in ("event_id", "event_slug", "event_ticker")}
+            kept = [row for row in rows if {str(row.get(n)) for n in ("id", "slug", "event_id", "event_slug")} & of]
+        self._left_out[NOT_WANTED] += len(rows) - len(kept)
+        return kept
 
     def _check_tokens(self, kind: FileKind, records: list[dict[str, Any]]) -> None:
         empty = sum(not (row.get("tokens") or row.get("token_ids")) for row in records)
@@ -299,7 +355,7 @@ class ImportedFile:
         return ", ".join(f"{count:,} {reason}" for reason, count in self._left_out.most_common())
 
     def _add_points(self, view: View, frame: pl.DataFrame) -> None:
-        frame = self._placed_rows(frame)
+        frame = self._wanted_rows(frame, self._placed_rows(frame))
         if view == "books":
             ids = [name for name in ("market_id", "token_id") if name in frame.columns]
             bucket = pl.col("ts").dt.epoch("us") // self._run.store.base.micros
@@ -311,6 +367,27 @@ class ImportedFile:
                 self._store(view, frame)
             except NotTidyError as problem:
                 raise NotTidyError(f"{self._file.name!r}: {problem}") from problem
+
+    def _wanted_rows(self, given: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+        """The rows of wanted markets, tokens and times; ``given`` has the ids of the file."""
+        wanted = self._wanted
+        if not wanted:
+            return placed
+        frames = ((placed, "market_id"), (placed, "token_id"), (given, "market_id"))
+        ids = pl.DataFrame([
+            (frame[name].cast(pl.String) if name in frame.columns else pl.Series([None] * len(frame), dtype=pl.String))
+            .alias(str(number)) for number, (frame, name) in enumerate(frames)
+        ])  # fmt: skip
+        found = [one for one in ids.unique().rows() if wanted.has(one[0], one[1]) or wanted.has(one[2], None)]
+        self._run.found.update(name for one in found for name in one)
+        of_token = ids.with_row_index("at").join(
+            pl.DataFrame(found, ids.schema, orient="row"), on=ids.columns, how="semi", nulls_equal=True
+        )
+        kept = np.zeros(len(placed), bool)
+        kept[of_token["at"].to_numpy()] = True
+        kept &= wanted.in_time(placed["ts"].dt.epoch("us").to_numpy())
+        self._left_out[NOT_WANTED] += int((~kept).sum())
+        return placed.filter(kept)
 
     def _placed_rows(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows with the market of each token or slug."""
@@ -411,7 +488,7 @@ class ImportedFile:
         """Add batch after batch; the last bucket of each token waits for the next one, as it may go on there."""
         run, waiting = self._run, rule.no_changes()
         for batch in batches:
-            run.add_records("markets", batch.markets)
+            run.add_records("markets", self._wanted_records(batch.markets))
             if self._format.changes:
                 self.keep(run.feed.received(batch.received))
                 run.gaps.update((run.feed.holes.sum(axis=1) // 2).tolist())
@@ -431,7 +508,8 @@ class ImportedFile:
         if not len(changes):
             return
         run = self._run
-        changes = rule.concatenated([replace(changes, tokens=tuple(run.place_all(changes.tokens)))])
+        changes = self._wanted_changes(changes, run.place_all(changes.tokens))
+        changes = rule.concatenated([changes])
         if self._format.row_per_level:
             changes = rule.first_rows(changes)
         changes, _, lost = rule.cleaned(changes)
@@ -450,9 +528,28 @@ class ImportedFile:
         self._tally.levels += int(np.count_nonzero(~np.isnan(changes.price)))
         self.keep(books)
 
+    def _wanted_changes(self, changes: Changes, placed: Sequence[Token]) -> Changes:
+        """The changes of wanted tokens, which are placed; where books do not last, also of wanted times."""
+        wanted, given = self._wanted, changes.tokens
+        changes = replace(changes, tokens=tuple(placed))
+        if not wanted:
+            return changes
+        pairs = zip(placed, given, strict=True)
+        is_token = np.array([wanted.has(*one[:2]) or wanted.has(said.market_id, None) for one, said in pairs], bool)
+        met = [pair for pair, kept in zip(zip(placed, given, strict=True), is_token, strict=True) if kept]
+        self._run.found.update(name for pair in met for token in pair for name in token[:2])
+        kept = is_token[changes.token]
+        if not self._format.changes:
+            kept &= wanted.in_time(changes.ts)
+        rows = [ascending(changes.row[which & (changes.row >= 0)]) for which in (kept, ~kept)]
+        self._left_out[NOT_WANTED] += int((~np.isin(rows[1], rows[0])).sum())
+        return changes.take(kept)
+
     def keep(self, parts: Iterable[Books]) -> None:
-        """Keep books for the next add, and add them before they are too many."""
+        """Keep books of wanted times for the next add, and add them before they are too many."""
         for part in parts:
+            if not (in_time := self._wanted.in_time(part.ts)).all():
+                part = part.take(np.flatnonzero(in_time))  # noqa: PLW2901
             self._books.append(part)
             self._levels += len(part.bids.price)
             if self._levels >= _LEVELS_PER_WRITE:
@@ -531,6 +628,7 @@ def add_files(
     max_disagreement: float,
     progress: bool | None,
     real: ArchiveStore | None = None,
+    selection: Selection = EVERYTHING,
 ) -> pl.DataFrame:
     """Add files as `Archive.add_files` does: records, then tidy points, then recordings."""
     tables, recordings = list[tuple[Table, Format]](), list[tuple[Table, Format]]()
@@ -554,7 +652,7 @@ def add_files(
                 if is_named and len(parts) == 1:
                     raise
                 out.append({"file": called(file), "note": problem.problem})
-    run = Import(store, feed, options, max_disagreement, real)
+    run = Import(store, feed, options, max_disagreement, real, selection)
     for table, chosen in sorted(tables, key=lambda pair: _ORDER.index(pair[1].kind)):
         imported = ImportedFile(run, table, chosen)
         try:
@@ -569,6 +667,12 @@ def add_files(
     left_out = [row for row in out if is_left_out(row.get("rows"), row["note"])]
     if left_out and not any(row.get("format") for row in out):
         raise ConfigError("None of the files can be read. " + " ".join(row["note"] for row in left_out[:3]))
+    if lacking := run.not_found():
+        called_so = ", ".join(map(repr, lacking[:5])) + (", ..." if len(lacking) > 5 else "")
+        lack = f"No file has {called_so}; only= names markets and tokens by their ids and slugs."
+        if len(lacking) == len(selection.only or ()):
+            raise ConfigError(lack)
+        warn(lack, RecordingWarning)
     for row in left_out:
         warn(f"Left out {row['note']}", RecordingWarning)
     for note in dict.fromkeys(run.in_two_markets):

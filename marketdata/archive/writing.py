@@ -12,6 +12,7 @@ from marketdata.archive import imports, ingest
 from marketdata.archive.store import ArchiveStore
 from marketdata.recordings.changes import Rebuilder
 from marketdata.recordings.files import ReadOptions
+from marketdata.recordings.wanted import EVERYTHING, Selection
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,6 +34,7 @@ def add_files(
     rule: RebuildRule,
     markets: Any = None,
     *,
+    selection: Selection = EVERYTHING,
     dry_run: bool = False,
     progress: bool | None = None,
 ) -> pl.DataFrame:
@@ -44,7 +46,9 @@ def add_files(
         ingest.add_records(into, markets)
         feed = Rebuilder(into.base, rule.max_gap, rule.max_age, rule.unchanged)
         most = rule.max_disagreement
-        return imports.add_files(into, files, options, feed, max_disagreement=most, progress=progress, real=real)
+        return imports.add_files(
+            into, files, options, feed, max_disagreement=most, progress=progress, real=real, selection=selection
+        )
 
     if not dry_run:
         return imported(store, None)

@@ -7,19 +7,22 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import msgspec
+import numpy as np
 import polars as pl
 
 from marketdata.errors import ConfigError
+from marketdata.points.columns import Ints
 from marketdata.recordings.envelopes import content, json_value, of_ticker
+from marketdata.recordings.wanted import Needles
 
 Form = Literal["json", "csv", "parquet", "delta", "sqlite"]
 _FORM_OF_SUFFIX: dict[str, Form] = {
@@ -32,6 +35,9 @@ SUFFIXES = ".json, .jsonl, .ndjson, .csv, .tsv, .parquet, .sqlite, .db; the firs
 PART_ROWS, CSV_BLOCK, SAMPLE_ROWS = 1 << 15, 1 << 24, 300
 # A short file can hold a line, a value or a table of any size once it is unpacked.
 _MOST_BYTES, _MOST_COLUMNS = 1 << 28, 10_000
+_LINES_AT_ONCE, _GROUP_ROWS = 1 << 22, 1 << 18
+# The number of a row in its file, where not all rows were read.
+ROW = "__row"
 _LINE = "a line of {}; write one JSON value a line"
 _MOST_COMMENTS = 100
 # A number or an ISO time: neither is the name of a first column.
@@ -53,6 +59,10 @@ class Container:
     table: str | None = None
     damage: str | None = None
     torn: int = 0
+    # Where rows without these texts are not wanted, they are left out before they are decoded.
+    needles: Needles | None = None
+    # The wanted rows of each row group that was looked at.
+    _kept_rows: dict[int, Ints] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -176,6 +186,14 @@ class Container:
 
     def values(self) -> Iterator[bytes]:
         """The JSON of each line, which may be damaged; or the one value of many lines."""
+        pattern = None if self.needles is None else self.needles.pattern
+        for number, value in enumerate(self.all_values()):
+            # The first line tells what the file is.
+            if pattern is None or not number or pattern.search(value.lower()):
+                yield value
+
+    def all_values(self) -> Iterator[bytes]:
+        """The JSON of each line, also of those that are not wanted."""
         if self._encoding != "utf-8-sig":
             raise ConfigError(f"{self.name!r} is UTF-16; JSON is UTF-8. Save it as UTF-8.")
         lines = self.lines()
@@ -225,7 +243,57 @@ class Container:
         elif self.form == "delta":
             yield from self._delta_frames()
         else:
+            yield from self._parquet_frames(columns)
+
+    def _parquet_frames(self, columns: list[str] | None) -> Iterator[pl.DataFrame]:
+        """Rows of Parquet, which have their numbers in the file where others are not wanted."""
+        needles = self.needles
+        if needles is None:
             yield from map(pl.DataFrame, self._parquet().iter_batches(PART_ROWS, columns=columns))
+            return
+        import pyarrow as pa
+
+        # Each id is decoded once.
+        file, begins = self._parquet(needles.columns), 0
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            at, begins = begins, begins + group.num_rows
+            if not _may_have(group, needles):
+                continue
+            if number not in self._kept_rows and needles.columns:
+                ids = file.read_row_group(number, columns=list(needles.columns))
+                self._kept_rows[number] = np.flatnonzero(needles.rows(ids))
+            kept = np.zeros(group.num_rows, bool)
+            kept[self._kept_rows.get(number, slice(None))] = True
+            done = 0
+            for batch in file.iter_batches(_GROUP_ROWS, row_groups=[number], columns=columns) if kept.any() else ():
+                mask = kept[done : done + len(batch)]
+                numbers = pl.Series(ROW, np.flatnonzero(mask) + at + done)
+                done += len(batch)
+                if len(numbers):
+                    wanted = pa.table(batch.filter(pa.array(mask)))
+                    for name in needles.columns if columns is None else {*needles.columns} & {*columns}:
+                        column = wanted.column(name)
+                        if pa.types.is_dictionary(column.type):
+                            place = wanted.column_names.index(name)
+                            wanted = wanted.set_column(place, name, column.cast(column.type.value_type))
+                    yield pl.DataFrame(wanted).with_columns(numbers)
+
+    def price_bounds(self, columns: list[str]) -> tuple[float, float] | None:
+        """The least and the most value of columns by the statistics of Parquet; None if these do not say it."""
+        found = list[Any]()
+        if self.form != "parquet":
+            return None
+        groups = self._parquet().metadata
+        for group in map(groups.row_group, range(groups.num_row_groups)):
+            for column in map(group.column, range(group.num_columns)):
+                if column.path_in_schema in columns:
+                    bounds = column.statistics
+                    known = bounds is not None and bounds.has_min_max
+                    found += [bounds.min, bounds.max] if known else [None]
+        if not found or not all(isinstance(value, float) for value in found):
+            return None
+        return min(found), max(found)
 
     def _json_frames(self, json_rows: int) -> Iterator[pl.DataFrame]:
         rows = self.rows()
@@ -257,11 +325,16 @@ class Container:
         # One thread counts the rows for messages.
         blocks = ReadOptions(block_size=CSV_BLOCK, use_threads=False, skip_rows=self._comments)
         parse = ParseOptions(delimiter=self._separator, newlines_in_values=True, invalid_row_handler=torn)
-        with self._utf8() as stream:
+        with self._wanted_lines() as stream:
             for batch in open_csv(stream, blocks, parse, texts):
                 frame = pl.DataFrame(batch)
                 frame = frame if columns is None else frame.select(columns)
                 yield frame if self._separator == "," else frame.with_columns(map(_with_points, frame.columns))
+
+    def _wanted_lines(self) -> Any:
+        """The stream in UTF-8 without lines that are not wanted; all of them where a row may have several lines."""
+        pattern = None if self.needles is None or self._encoding != "utf-8-sig" else self.needles.pattern
+        return self._utf8() if pattern is None else io.BufferedReader(_Lines(self._utf8(), pattern, self._comments + 1))
 
     def _sqlite_frames(self) -> Iterator[pl.DataFrame]:
         import sqlite3
@@ -279,14 +352,14 @@ class Container:
         table = pl.scan_delta(DeltaTable(self.path)).collect()
         yield from table.iter_slices(PART_ROWS)
 
-    def _parquet(self) -> Any:
+    def _parquet(self, dictionaries: Sequence[str] = ()) -> Any:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         if not self.path.stat().st_size:
             self._refuse_empty()
         try:
-            return pq.ParquetFile(self.path)
+            return pq.ParquetFile(self.path, read_dictionary=list(dictionaries))
         except (OSError, pa.ArrowInvalid) as problem:
             raise ConfigError(
                 f"{self.name!r} is no whole Parquet file: {problem}. It was cut, or is of another kind: fetch it again."
@@ -327,6 +400,55 @@ def refuse_pointer(path: Path) -> None:
         )
     if begin[:15].lower().startswith((b"<!doctype html", b"<html")):
         raise ConfigError(f"{path.name!r} is a web page, and not the file itself: download it again.")
+
+
+def _may_have(group: Any, needles: Needles) -> bool:
+    """Whether the statistics of a row group leave room for a wanted row."""
+    bounds = {column.path_in_schema: column.statistics for column in map(group.column, range(group.num_columns))}
+    known = {name: (found.min, found.max) for name, found in bounds.items() if found is not None and found.has_min_max}
+    times = needles.times
+    if times is not None and times.column in known and not times.may_be_between(*known[times.column]):
+        return False
+    return not needles.columns or any(
+        name not in known or needles.may_be_between(*known[name]) for name in needles.columns
+    )
+
+
+class _Lines(io.RawIOBase):
+    """A stream without the lines in which a pattern finds nothing; its head stays.
+
+    From the first quote on all lines stay, because a quoted cell may have several lines.
+    """
+
+    def __init__(self, stream: Any, pattern: re.Pattern[bytes], head: int) -> None:
+        self._stream, self._pattern = stream, pattern
+        self._ready = b"".join(stream.readline() for _ in range(head))
+        self._has_quotes = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready and (block := self._stream.read(_LINES_AT_ONCE)):
+            block += self._stream.readline()
+            self._has_quotes |= b'"' in block
+            self._ready = block if self._has_quotes else self._of_block(block)
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    def _of_block(self, block: bytes) -> bytes:
+        kept, end = list[bytes](), 0
+        for match in self._pattern.finditer(block.lower()):
+            if match.start() >= end:
+                begin = block.rfind(b"\n", 0, match.start()) + 1
+                end = block.find(b"\n", match.end()) + 1 or len(block)
+                kept.append(block[begin:end])
+        return b"".join(kept)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 def is_delta(path: Path) -> bool:

@@ -29,6 +29,7 @@ from marketdata.recordings.table import Batch, Table, no_time
 from marketdata.recordings.tables import levels_of, printed
 from marketdata.recordings.trades import add_prints
 from marketdata.recordings.units import moments
+from marketdata.recordings.wanted import NOT_WANTED
 from marketdata.times import parse_moment
 from marketdata.wire.records import first
 from marketdata.wire.trades import trades
@@ -159,6 +160,8 @@ class _Part:
         self.price, self.size = list[_Text](), list[_Text]()
         self.levels, self.bids = list[int](), list[int]()
         self.kept: dict[str, list[_Text]] = {name: [] for name in keep}
+        # Messages that are not wanted, and whether their time is that at which they were sent.
+        self.passed: dict[int, bool] = {}
 
     def __len__(self) -> int:
         return len(self.changed) + len(self.price)
@@ -228,7 +231,10 @@ class _Part:
         """
         ts, seen = (moments(pl.Series(texts, dtype=pl.String)) for texts in (self.ts, self.seen))
         event, rows = np.array(self.event, np.int8), np.array(self.rows, np.int64)
-        stated = np.where((event == GAP) | (rows == 0), UNSTATED, ts.fill_null(UNSTATED).to_numpy())
+        passed = list(self.passed)
+        is_stated = (event != GAP) & (rows > 0)
+        is_stated[passed] = True
+        stated = np.where(is_stated, ts.fill_null(UNSTATED).to_numpy(), UNSTATED)
         of = np.repeat(np.arange(len(rows)), rows)
         order = np.argsort(np.array(self.token, np.int32), kind="stable")
         times, codes = stated[of][order], np.array(self.token, np.int32)[order]
@@ -237,6 +243,7 @@ class _Part:
         before[first] = [latest.get(code, _LAST) for code in codes[first].tolist()]
         latest.update(zip(codes[last].tolist(), times[last].tolist(), strict=True))
         is_sent = event == CHANGE
+        is_sent[passed] = list(self.passed.values())
         is_sent[of[order[(times > before) & (before != UNSTATED)]]] = True
         is_timed = seen.is_not_null().to_numpy()
         return Arrivals(seen.drop_nulls().to_numpy(), stated[is_timed], is_sent[is_timed])
@@ -255,6 +262,7 @@ class MessageReader:
         self._tokens: list[Token] = []
         # The venue's time of the last message of each token.
         self._latest: dict[int, int] = {}
+        self._passed: dict[str | None, int] = {}
         # The tick and the last trade of each token, once they are known.
         self._state: dict[str, dict[str, float]] = {name: {} for name in _STATES}
         self._kalshi = kalshi_messages.Feed()
@@ -268,13 +276,19 @@ class MessageReader:
         """The number of levels read: a book has many."""
         return len(self._part)
 
-    def add(self, value: bytes) -> None:
-        """Add a message, a list of messages, or an envelope around one, as JSON; a damaged one is counted."""
+    def add(self, value: bytes, *, is_wanted: bool = True) -> None:
+        """Add a message, a list of messages, or an envelope around one, as JSON; a damaged one is counted.
+
+        Of messages that are not wanted only the times are read, and what they say about the connection.
+        """
         for message in messages_in(value):
             self._batch.rows += 1
             self._count += 1
             try:
-                self._add(message)
+                if is_wanted or message.kind.lower() in _RECONNECTS:
+                    self._add(message)
+                else:
+                    self._pass_over(message)
             except ConfigError:
                 raise
             except _UNREADABLE:
@@ -310,6 +324,19 @@ class MessageReader:
                 self._part.add(CHANGE, self._count, (seen, seen), ())
             self._note(kind, message)
             self._batch.left_out[kind] += 1
+
+    def _pass_over(self, message: Message) -> None:
+        """Note when a message arrived, and when it was sent if it tells that, and count it as not wanted."""
+        kind, (at, seen) = message.kind, self._times(message)
+        self._batch.left_out[NOT_WANTED] += 1
+        if seen is None:
+            return
+        if kind in ("book", "price_change") and at is not None:
+            token, time = message.text(_TOKEN), parse_moment(at)
+            is_newer = time > self._passed.get(token, _LAST)
+            self._passed[token] = time
+            self._part.passed[len(self._part.rows)] = is_newer or kind == "price_change"
+        self._part.add(CHANGE, self._count, (at, seen), ())
 
     def _times(self, message: Message) -> _Moment:
         """The time by the chosen clock, and the time of arrival; the venue's time may be in the envelope."""
@@ -435,10 +462,11 @@ class MessageReader:
 def read_messages(table: Table) -> Iterator[Batch]:
     """The messages of a file in parts."""
     reader = MessageReader(table.file.options)
-    values = _values(table)
+    needles = table.file.needles if table.file.form == "json" else None
+    pattern, values = needles and needles.pattern, _values(table)
     while some := list(itertools.islice(values, _AT_ONCE)):
         for value in some:
-            reader.add(value)
+            reader.add(value, is_wanted=pattern is None or pattern.search(value.lower()) is not None)
         if len(reader) >= _PART_LEVELS:
             yield reader.collected()
     reader.end()
@@ -467,7 +495,7 @@ def read_trades(table: Table) -> Iterator[Batch]:
 def _values(table: Table) -> Iterator[bytes]:
     """The messages of lines, or those in a column of a table, whose other columns are their envelope."""
     if table.file.form == "json":
-        yield from table.file.values()
+        yield from table.file.all_values()
         return
     for frame in table.file.frames():
         texts = frame.with_columns(pl.col(pl.Binary).cast(pl.String, strict=False))

@@ -15,7 +15,7 @@ from marketdata.errors import ConfigError
 from marketdata.points.columns import Floats
 from marketdata.recordings.arrivals import Arrivals
 from marketdata.recordings.changes import Changes, no_changes
-from marketdata.recordings.containers import SAMPLE_ROWS
+from marketdata.recordings.containers import ROW, SAMPLE_ROWS
 from marketdata.recordings.files import MODIFIED, RecordingFile
 from marketdata.recordings.roles import (
     ANY_TIMES,
@@ -28,6 +28,7 @@ from marketdata.recordings.roles import (
     snapshot_flags,
 )
 from marketdata.recordings.units import PriceUnit, TimeUnit, formats_of_dates
+from marketdata.recordings.wanted import Wanted
 from marketdata.times import SECOND
 
 FileKind = Literal["books", "prices", "metrics", "quotes", "trades", "markets", "events", "series"]
@@ -42,6 +43,7 @@ _OF_BOTH = ("yes_price", "yes_bid", "outcome_book", "yes_levels")
 _MOMENT = 60 * SECOND
 _DAY, _TIME_OF_DAY = r"^\d{4}-\d\d-\d\d$", r"^\d\d?:\d\d(:\d\d(\.\d+)?)?$"
 _IDS = ("market_id", "token_id")
+_ID_ROLES = ("market_id", "slug", "token_id", "maker_asset_id", "taker_asset_id")
 # Null as programs print it, which no id is.
 _NO_IDS = ["", "nan", "none", "null", "<na>"]
 # Names of times that a record has for itself, whatever else they say, and of numbers that may look like times.
@@ -163,7 +165,7 @@ class Table:
         chosen = {name: column for name, column in self.columns.items() if not only or name in only}
         count = 0
         for frame in file.frames([*chosen.values(), time, seen] if only else None):
-            numbered = frame.with_row_index("__row", count)
+            numbered = frame if ROW in frame.columns else frame.with_row_index(ROW, count)
             count += len(frame)
             lacking = [name for name in dict.fromkeys((time, seen, *chosen.values())) if name not in frame.columns]
             numbered = numbered.with_columns(pl.lit(None, pl.String).alias(name) for name in lacking)
@@ -221,12 +223,36 @@ class Table:
             self.units[column] = unit
         return self.units[column].micros(frame[column])
 
+    def keep_only(self, wanted: Wanted, *, in_time: bool) -> None:
+        """Leave rows of other markets, tokens and times out before they are decoded, where columns tell them."""
+        file, names = self.file, [self.columns[n] for n in _ID_ROLES if n in self.columns]
+        names += [n for n in ROLES["token_ids"].names if n in file.sample.columns and "token_ids" in self.columns]
+        is_said = file.options.token_id is not None or {*names} & file.said_by_names.keys()
+        own = [] if is_said else [file.original_name(name) for name in dict.fromkeys(names)]
+        time = self.columns.get("ts") if in_time and file.options.clock == "timestamp" else None
+        unit = TimeUnit.of(file.sample[time]) if time in file.sample.columns and time is not None else None
+        is_own = time is not None and unit is not None and time in file.common_names(file.names).values()
+        file.needles = wanted.needles(own, (file.original_name(str(time)), unit) if is_own and unit else None)
+
+    def _proving_frames(self, columns: list[str]) -> Iterator[pl.DataFrame]:
+        """Rows that prove units: all of them in Parquet, else also the first ones where not all rows are wanted."""
+        file, needles = self.file, self.file.needles
+        bounds = file.price_bounds([file.original_name(name) for name in columns]) if needles is not None else None
+        if needles is not None and file.form == "parquet" and not (bounds and 0 <= bounds[0] <= bounds[1] <= 1):
+            file.needles = None
+        elif needles is not None:
+            yield file.sample.select(name for name in columns if name in file.sample.columns)
+        try:
+            yield from file.frames(columns)
+        finally:
+            file.needles = needles
+
     def price_unit(self, columns: list[str]) -> PriceUnit:
         """The unit that all prices of the file prove."""
         if not columns:
             return PriceUnit()
         values: list[Floats] = []
-        for frame in self.file.frames(columns):
+        for frame in self._proving_frames(columns):
             values += [numbers(frame[column]) for column in columns if column in frame.columns]
             if sum(map(len, values)) > _PROVING_ROWS:
                 break

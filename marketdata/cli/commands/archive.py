@@ -316,6 +316,11 @@ def import_(
         list[str],
         typer.Argument(metavar="PATHS", help="Files, folders and patterns, of records, points and recordings."),
     ],
+    market: Annotated[
+        list[str] | None, typer.Option(help="Store only this market or token; may be given again.")
+    ] = None,
+    start: Annotated[str | None, typer.Option(help="Store only buckets from here on.")] = None,
+    end: Annotated[str | None, typer.Option(help="Store only buckets before this.")] = None,
     base: Annotated[str | None, typer.Option(help="Width of the points of a new archive.", show_default="1m")] = None,
     form: Annotated[str | None, typer.Option("--format", help="Format of all files, where several fit.")] = None,
     columns: Annotated[
@@ -363,6 +368,7 @@ def import_(
       marketdata import history markets.ndjson books.parquet
       marketdata import history prices.csv --columns ts=when --dry-run
       marketdata import history prices.csv --explain
+      marketdata import history prices.parquet --market SLUG --start 2026-01-01 --end 2026-02-01
       marketdata import seconds "2026-*/*.jsonl.gz" --base 1s
     """
     from marketdata.archive import Archive
@@ -389,6 +395,9 @@ def import_(
         return
     added = Archive(archive, frame="polars", base=base).add_files(
         source,
+        only=market or None,
+        start=start,
+        end=end,
         format=form,
         columns=renamed,
         markets=markets,
