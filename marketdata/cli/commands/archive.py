@@ -368,7 +368,7 @@ def import_(
       marketdata import history markets.ndjson books.parquet
       marketdata import history prices.csv --columns ts=when --dry-run
       marketdata import history prices.csv --explain
-      marketdata import history prices.parquet --market SLUG --start 2026-01-01 --end 2026-02-01
+      marketdata import history prices.parquet --market SLUG --start 2026-01-01
       marketdata import seconds "2026-*/*.jsonl.gz" --base 1s
     """
     from marketdata.archive import Archive
