@@ -456,16 +456,16 @@ class Archive(Generic[Frame]):
         commit_every: float = 15.0,
         stop: threading.Event | None = None,
     ) -> Iterator[Recording]:
-        """Record order books at full depth from the stream of a venue, until stopped; yields a report per commit.
+        """Record order books at full depth, and trades, from the stream of a venue; yields a report per commit.
 
         Each bucket has the last book of each token in it. A bucket is stored if all of it was seen: where the
         connection was lost or silent, where messages were missed or damaged, and where books differ from what the venue
         states, the coverage has no range, and nothing is filled in. What turns out to be wrong later is removed again.
 
-        A report has ``at lag markets known messages gaps books disk error``: everything before ``at`` [UTC, the
+        A report has ``at lag markets known messages gaps books trades disk error``: everything before ``at`` [UTC, the
         venue's clock] is stored or known to be missing, ``lag`` [s] behind now; of ``markets``, the books of ``known``
-        are known; messages a second; gaps and books since the beginning; bytes of all stored books; an error that is
-        tried again. Leaving the loop, or setting ``stop``, stores what was seen.
+        are known; messages a second; gaps, books and trades since the beginning; bytes of what is stored; an error that
+        is tried again. Leaving the loop, or setting ``stop``, stores what was seen.
 
         Markets are listed again every ten minutes, so that new ones of an event or a series begin, and closed ones end;
         without an open market it ends. ``client`` is of "polymarket", or of "kalshi" with a key in the environment. For

@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,9 @@ from marketdata.archive.selection import Selection
 from marketdata.archive.store import ArchiveStore, inside
 from marketdata.clock import SYSTEM
 from marketdata.errors import ConfigError, MarketDataError, NotFoundError
-from marketdata.points.columns import Token, joined
+from marketdata.points.columns import Data, Token, joined, missing
+from marketdata.points.prints import distinct
+from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.stream.channel import Channel
 from marketdata.stream.connection import Connections, Event
@@ -41,8 +43,8 @@ class Recording(NamedTuple):
 
     Everything of the stream before ``at`` [UTC, the venue's clock] is stored or known to be missing; it is ``lag`` [s]
     behind now. Of the ``markets`` that are to be recorded, the books of ``known`` are known at this moment.
-    ``messages`` are those a second since the last report. ``gaps`` and ``books`` count from the beginning, ``disk`` are
-    the bytes of all books in the archive. ``error`` is one that is tried again.
+    ``messages`` are those a second since the last report. ``gaps``, ``books`` and ``trades`` count from the beginning,
+    ``disk`` are the bytes of all of these in the archive. ``error`` is one that is tried again.
     """
 
     at: dt.datetime | None
@@ -52,6 +54,7 @@ class Recording(NamedTuple):
     messages: float
     gaps: int
     books: int
+    trades: int
     disk: int
     error: str | None = None
 
@@ -61,7 +64,7 @@ class Recording(NamedTuple):
         problem = f"; {self.error}" if self.error else ""
         return (
             f"{at} {self.known} of {self.markets} markets, {self.messages:,.0f} messages a second, {self.gaps:,} gaps, "
-            f"{self.books:,} books, {self.disk / 1e6:,.1f} MB{lag}{problem}"
+            f"{self.books:,} books, {self.trades:,} trades, {self.disk / 1e6:,.1f} MB{lag}{problem}"
         )
 
 
@@ -125,11 +128,12 @@ class Run:
     # Markets
 
     def _choose(self, ids: Sequence[str]) -> None:
-        """Record the open ones of these markets."""
+        """Record these markets; of an event or another group, those that are open. A mirror plays closed ones too."""
         chosen = {}
         for market in ids:
             record = self.store.catalog["markets"].find(market)
-            if record is not None and record.get("status") not in _OVER and record.get("tokens"):
+            is_chosen = self.selection.is_named or (record or {}).get("status") not in _OVER
+            if record is not None and is_chosen and record.get("tokens"):
                 name = str(record["id"])
                 chosen[name] = [Token(name, str(t["id"]), t.get("label")) for t in record["tokens"]]
         lacking = [name for name in ids if self.store.catalog["markets"].find(name) is None]
@@ -211,25 +215,27 @@ class Run:
     def _commit(self, got: Recorded) -> None:
         withdrawn = {market: union(ranges) for market, ranges in got.withdrawn.items()}
         seen = {market: subtract(ranges, withdrawn.get(market, ())) for market, ranges in got.seen.items()}
-        seen = {market: ranges for market, ranges in seen.items() if ranges}
-        books = got.books
-        kept = inside(books, seen) if withdrawn else None
-        if kept is not None and not kept.all():
-            books = books.take(np.flatnonzero(kept))
-        if withdrawn:
-            self.counts["books"] += self.store.withdraw("books", withdrawn)
-        if seen:
-            self.counts["books"] += self.store.observe("books", books, seen)
+        seen = {market: union(ranges) for market, ranges in seen.items() if ranges}
+        known = {n: v for n, v in got.prints.values.items() if n in VIEWS["trades"].names or not missing(v).all()}
+        parts: dict[View, Data] = {"books": got.books, "trades": distinct(replace(got.prints, values=known))}
+        for view, data in parts.items():
+            kept = inside(data, seen)
+            data = data if kept.all() else data.take(np.flatnonzero(kept))  # noqa: PLW2901
+            if withdrawn:
+                self.counts[view] += self.store.withdraw(view, withdrawn)
+            if seen:
+                self.counts[view] += self.store.observe(view, data, seen)
 
     def _report(self, seconds: float) -> Recording:
         messages, self.counts["frames"] = self.counts["frames"] / max(seconds, 1e-3), 0
         at, error, self.error = self.recorder.at, self.error, None
-        disk = sum(file.size for file in self.store.points["books"].version().files)
+        views: tuple[View, ...] = ("books", "trades")
+        disk = sum(file.size for view in views for file in self.store.points[view].version().files)
         return Recording(
             None if at is None else to_datetime(at),
             None if at is None else (_now() - (self.recorder.offset or 0) - at) / SECOND,
             len(self.recorder.markets), self.recorder.known_markets, messages, self.recorder.counts["gaps"],
-            self.counts["books"], disk, error,
+            self.counts["books"], self.counts["trades"], disk, error,
         )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from marketdata.archive.query import ALL_TIME, Query
 from marketdata.archive.store import ArchiveStore, inside
 from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.points.arguments import number, whole
-from marketdata.points.columns import Books, Ints, Token
+from marketdata.points.columns import Books, Ints, Token, Trades
 from marketdata.points.views import empty
 from marketdata.stream.mirror import Mirror
 from marketdata.times import Range, TimeLike, to_micros
@@ -50,6 +50,14 @@ class Stored:
         found = Query("books", self._store.points["books"], self._version, sorted(markets), rng).columns()
         return found.take(np.flatnonzero(inside(found, self._runs)))  # type: ignore[return-value]
 
+    def prints(self, markets: Sequence[str], rng: Range) -> Trades:
+        """The trades of markets in a range, as far as they are in runs of books."""
+        table = self._store.points["trades"]
+        if not markets or table.version().number < 0:
+            return Trades.empty()
+        found = Query("trades", table, table.version(), sorted(markets), rng).columns()
+        return found.take(np.flatnonzero(inside(found, self._runs)))  # type: ignore[return-value]
+
 
 def _runs(times: Ints, width: int) -> list[Range]:
     """Ranges of adjacent buckets."""
@@ -70,9 +78,9 @@ def replay_server(
 
     Returns a Mirror with ``.address``; ``.close()`` or the end of the ``with`` block stops it. A client of that channel
     needs another address and nothing else: it sends ``{"assets_ids": [...], "type": "market"}``, and gets ``book``,
-    ``price_change`` and ``tick_size_change`` messages. Each client has its own clock, which begins with its first
-    subscription. Changes of a bucket come at its end. Where the archive has a gap the connection is cut; a client that
-    subscribes to the same tokens again goes on there. After the end there is nothing more to come.
+    ``price_change``, ``tick_size_change`` and ``last_trade_price`` messages. Each client has its own clock, which
+    begins with its first subscription. Changes of a bucket come at its end. Where the archive has a gap the connection
+    is cut; a client that subscribes to the same tokens again goes on there. After the end nothing more comes.
 
     Parameters
     ----------

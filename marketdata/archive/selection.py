@@ -42,9 +42,14 @@ class Selection:
                 problem = "names nothing; pass an id or slug as text, or a list of them."
                 raise ConfigError(problem, argument=self._way, value=value)
 
+    @property
+    def is_named(self) -> bool:
+        """Whether each market was named."""
+        return self._way in ("markets", "file")
+
     def ids(self) -> list[str]:
         """Ids of the markets, unknown names unchanged; NotFoundError if the service lists none."""
-        if self._way in ("markets", "file"):
+        if self.is_named:
             return self._named()
         filters: list[dict[str, Any]] = [{} if self._way == "all_markets" else {self._way: self._value}]
         if self._way == "event_slug":

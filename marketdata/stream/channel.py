@@ -26,7 +26,7 @@ class Head(NamedTuple):
 
     ``is_book``: it has whole books, of these ``tokens``. ``ts`` is the venue's time [microseconds], None if it names
     none; that of a book is the time of its last change. ``number`` follows the one before of the same ``stream``.
-    ``ended`` is a market that is over.
+    ``ended`` is a market that is over. ``is_print``: it has a trade.
     """
 
     is_book: bool
@@ -35,6 +35,7 @@ class Head(NamedTuple):
     number: int | None = None
     stream: int | None = None
     ended: str | None = None
+    is_print: bool = False
 
 
 class Channel(Protocol):
@@ -76,6 +77,9 @@ class Channel(Protocol):
 
     def heads(self, frame: bytes, arrival: int) -> list[Head]:
         """The heads of the messages of a frame; ValueError if it is damaged."""
+
+    def prints(self, frame: bytes) -> list[dict[str, Any]]:
+        """The messages of a frame that have trades."""
 
 
 _NOTHING = msgspec.Raw()
@@ -119,8 +123,15 @@ class PolymarketChannel:
             ts = None if one.timestamp is None else _sane(parse_moment(one.timestamp), arrival)
             is_book = one.event_type == "book" or (one.event_type is None and bool(bytes(one.bids or one.buys)))
             ended = one.market if one.event_type == "market_resolved" else None
-            out.append(Head(is_book, ts, (str(one.asset_id),) if is_book else (), ended=ended))
+            out.append(Head(is_book, ts, (str(one.asset_id),) if is_book else (), ended=ended,
+                            is_print=one.event_type == "last_trade_price"))  # fmt: skip
         return out
+
+    def prints(self, frame: bytes) -> list[dict[str, Any]]:
+        """Messages of the kind ``last_trade_price``."""
+        found = msgspec.json.decode(frame)
+        return [one for one in (found if isinstance(found, list) else [found])
+                if one.get("event_type") == "last_trade_price"]  # fmt: skip
 
 
 class _KalshiBody(msgspec.Struct):
@@ -194,7 +205,11 @@ class KalshiChannel:
         is_book = one.type == "orderbook_snapshot"
         tokens = tuple(f"{body.market_ticker}:{side}" for side in ("yes", "no")) if is_book else ()
         number = one.seq if one.type in ("orderbook_snapshot", "orderbook_delta") else None
-        return [Head(is_book, ts, tokens, number, one.sid)]
+        return [Head(is_book, ts, tokens, number, one.sid, is_print=one.type == "trade")]
+
+    def prints(self, frame: bytes) -> list[dict[str, Any]]:
+        """The body of the message."""
+        return [msgspec.json.decode(frame)["msg"]]
 
 
 def _sane(ts: int, arrival: int) -> int:

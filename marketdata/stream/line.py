@@ -14,14 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from marketdata.points.columns import Books, Token
+from marketdata.points.columns import Books, Token, Trades
 from marketdata.recordings import changes as rule
 from marketdata.recordings.changes import CHANGE, SNAPSHOT, STATED, Changes, Rebuilder
 from marketdata.recordings.files import ReadOptions
 from marketdata.recordings.messages import MessageReader
+from marketdata.recordings.rows import converted
 from marketdata.resolution import BucketWidth
 from marketdata.stream.channel import Channel, Head
 from marketdata.times import SECOND, Range
+from marketdata.wire.trades import trades
 
 # Messages of different tokens may overtake each other by less than this.
 LATENESS = SECOND
@@ -34,10 +36,11 @@ _MOST_LEVELS = 2_000_000
 
 
 class Seen(NamedTuple):
-    """Books of buckets, and the ranges of each market that were seen from beginning to end."""
+    """Books of buckets and prints, and the ranges of each market that were seen from beginning to end."""
 
     books: list[Books]
-    ranges: dict[str, Range]
+    prints: list[Trades]
+    ranges: dict[str, list[Range]]
 
 
 class Line:
@@ -72,6 +75,8 @@ class Line:
             self._members.setdefault(token.market_id, set()).add(name)
         self._reader = MessageReader(ReadOptions(keep=self._keep))
         self._pending: list[Changes] = []
+        self._rows_of_prints: list[dict[str, Any]] = []
+        self._prints: list[Trades] = []
         self._rebuilder = Rebuilder(width, _NEVER, _NEVER)
         self._moments = Rebuilder(_MOMENT, _NEVER, _NEVER, unchanged=False)
         # From when on the book of a token is known; None as long as no later message has told the time.
@@ -120,6 +125,8 @@ class Line:
         self.counts["messages"] += len(heads)
         for head in heads:
             self._note(head, arrival)
+        if any(head.is_print for head in heads):
+            self._rows_of_prints += self._channel.prints(frame)
         return None
 
     def _note(self, head: Head, arrival: int) -> None:
@@ -157,6 +164,12 @@ class Line:
         if batch.left_out["damaged"]:
             self.counts["damaged"] += batch.left_out["damaged"]
             return "a message has something unreadable"
+        prints, damaged = converted(self._rows_of_prints, trades)
+        self._rows_of_prints = []
+        self._prints += map(self._own, prints)
+        if damaged:
+            self.counts["damaged"] += damaged
+            return "a trade cannot be read"
         found, _, _ = rule.cleaned(batch.changes)
         tokens = [self.tokens.get(str(token.token_id)) for token in found.tokens]
         wanted = np.array([t is not None and t.market_id not in self._ignored for t in tokens], bool)
@@ -172,6 +185,13 @@ class Line:
             if len(kept := self._in_time(kept)):
                 self._pending.append(kept)
         return None
+
+    def _own(self, prints: Trades) -> Trades:
+        """The prints of the tokens of this line."""
+        names = [str(token.token_id) for token in prints.tokens]
+        kept = np.array([name in self.tokens for name in names], bool)[prints.token]
+        own = [self.tokens.get(name, token) for name, token in zip(names, prints.tokens, strict=True)]
+        return prints.with_tokens(own, prints.bounds).take(np.flatnonzero(kept))
 
     def _in_time(self, rows: Changes) -> Changes:
         """The rows without those that come too late: a change ends what is known of its market."""
@@ -220,11 +240,29 @@ class Line:
         rows = replace(rows, ts=ts, seen=ts)  # in the order of the venue, from when the books are known
         self._compare_best(rows, end)
         books = [*self._rebuilder.push(rule.concatenated([rows, self._beats(end)]))]
-        self.settled = end
         self._answer(end)
         firsts = {market: first for market in self.markets if (first := self.first(market)) is not None}
-        ranges = {m: Range(max(first, start), end) for m, first in firsts.items() if first < end}
-        return Seen([one for part in books if len(one := _inside(part, ranges))], ranges)
+        now = {m: Range(max(first, start), end) for m, first in firsts.items() if first < end}
+        prints, late = self._printed(firsts, end)
+        ranges = {m: [*late.get(m, ()), rng] for m, rng in now.items()}
+        self.settled = end
+        return Seen([one for part in books if len(one := _inside(part, now))], prints, ranges)
+
+    def _printed(self, firsts: Mapping[str, int], end: int) -> tuple[list[Trades], dict[str, list[Range]]]:
+        """The prints of known markets up to a time, and the buckets of those that came after these were settled."""
+        prints, late = list[Trades](), dict[str, list[Range]]()
+        waiting = []
+        for part in self._prints:
+            first = np.array([firsts.get(token.market_id, _NEVER) for token in part.tokens], np.int64)[part.token]
+            now = part.take(np.flatnonzero((part.ts < end) & (part.ts >= first)))
+            waiting.append(part.take(np.flatnonzero(part.ts >= end)))
+            if len(now):
+                prints.append(now)
+            for at in np.flatnonzero(now.ts < (self.settled or 0)).tolist():
+                bucket = int(self._width.floor(now.ts[at]))
+                late.setdefault(now.token_at(at).market_id, []).append(Range(bucket, bucket + self._width.micros))
+        self._prints = [part for part in waiting if len(part)]
+        return prints, late
 
     def _of_healthy(self, rows: Changes) -> Any:
         healthy = np.array([token.market_id not in self._ignored for token in rows.tokens], bool)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
 import itertools
 import json
 import threading
@@ -23,7 +24,7 @@ import numpy as np
 
 from marketdata.clock import SYSTEM
 from marketdata.errors import ConfigError, not_installed
-from marketdata.points.columns import Books, Token
+from marketdata.points.columns import Books, Token, Trades
 from marketdata.recordings import changes as rule
 from marketdata.recordings.changes import ASKS, SNAPSHOT
 from marketdata.resolution import BucketWidth
@@ -54,6 +55,9 @@ class History(Protocol):
 
     def books(self, markets: Sequence[str], rng: Range) -> Books:
         """The books of markets in a range."""
+
+    def prints(self, markets: Sequence[str], rng: Range) -> Trades:
+        """The trades of markets in a range."""
 
 
 class Sent(NamedTuple):
@@ -102,7 +106,7 @@ class Session:
         step = max(1, _BOOKS_AT_ONCE // max(1, len(self.wanted))) * width
         while self.at < cut:
             part = Range(self.at, min(cut, self.at + step))
-            yield from self._part(part)
+            yield from heapq.merge(self._part(part), self._printed(part), key=lambda sent: sent.at)
             self.at = part.end
         # Nothing happened so far, whatever was on its way.
         yield from self._clock(cut + LATENESS)
@@ -153,6 +157,20 @@ class Session:
         for code, token in enumerate(books.tokens):
             if len(last := np.flatnonzero(books.token == code)):
                 self._remember(books, int(last[-1]), str(token.token_id))
+
+    def _printed(self, part: Range) -> Iterator[Sent]:
+        """The trades of a stretch in the order of time; the channel has none whose side is not known."""
+        prints = self.history.prints(self.markets, part)
+        hashes = prints.values.get("transaction_hash", np.full(len(prints), None))
+        for at in np.argsort(prints.ts, kind="stable").tolist():
+            token, side = prints.token_at(at), prints.values["side"][at]
+            if str(token.token_id) in self.wanted and side is not None:
+                yield Sent(int(prints.ts[at]), {
+                    "event_type": "last_trade_price", "asset_id": token.token_id, "market": token.market_id,
+                    "price": _text(float(prints.values["price"][at])), "size": _text(float(prints.values["size"][at])),
+                    "side": str(side).upper(), "timestamp": _ms(int(prints.ts[at])), "fee_rate_bps": "0",
+                    "transaction_hash": hashes[at],
+                })  # fmt: skip
 
     def _remember(self, books: Books, at: int, name: str) -> None:
         if name in self.wanted:
@@ -248,7 +266,8 @@ def _text(number: float) -> str:
 
 
 def _ms(ts: int) -> str:
-    return str(ts // _MILLI)
+    """A time as the channel has it; one between milliseconds keeps its digits."""
+    return f"{ts // _MILLI}.{ts % _MILLI:03d}" if ts % _MILLI else str(ts // _MILLI)
 
 
 class Mirror(AbstractContextManager["Mirror"]):

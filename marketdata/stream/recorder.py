@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from marketdata.points.columns import Books, Token, joined
+from marketdata.points.columns import Books, Token, Trades, joined
 from marketdata.points.views import empty
 from marketdata.resolution import BucketWidth
 from marketdata.stream.channel import Channel
@@ -25,12 +25,13 @@ _SPARE = 3
 
 
 class Recorded(NamedTuple):
-    """Books of buckets, and the ranges of each market that were seen.
+    """Books of buckets, prints, and the ranges of each market that were seen.
 
     What was ``withdrawn`` turned out to be wrong, whether it is among these or was taken before.
     """
 
     books: Books
+    prints: Trades
     seen: dict[str, list[Range]]
     withdrawn: dict[str, list[Range]]
 
@@ -54,6 +55,7 @@ class Recorder:
         # How far the clock of arrivals is ahead of that of the venue.
         self.offset: int | None = None
         self._books: list[Books] = []
+        self._prints: list[Trades] = []
         self._seen: defaultdict[str, list[Range]] = defaultdict(list)
         self._withdrawn: defaultdict[str, list[Range]] = defaultdict(list)
         self._asked: dict[str, int] = {}
@@ -157,8 +159,9 @@ class Recorder:
         why = line.collect()
         for seen in line.settle() if why is None else ():
             self._books += seen.books
-            for market, rng in seen.ranges.items():
-                self._seen[market].append(rng)
+            self._prints += seen.prints
+            for market, ranges in seen.ranges.items():
+                self._seen[market] += ranges
         for market in line.ended & self._wanted.keys():
             self.counts["ended"] += 1
             del self._wanted[market]
@@ -186,7 +189,9 @@ class Recorder:
     def take(self) -> Recorded:
         """What was recorded since the last call."""
         books: Books = joined(self._books).sort() if self._books else empty("books")  # type: ignore[assignment]
-        out = Recorded(books, dict(self._seen), dict(self._withdrawn))
+        prints: Trades = joined(self._prints).sort() if self._prints else Trades.empty()
+        out = Recorded(books, prints, dict(self._seen), dict(self._withdrawn))
+        self._prints = []
         self._books, self._seen, self._withdrawn = [], defaultdict(list), defaultdict(list)
         return out
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ import marketdata as md
 from marketdata.archive.query import ALL_TIME
 from marketdata.archive.replay import Stored
 from marketdata.errors import ConfigError, NotArchivedError
-from marketdata.points.columns import Books, Token, joined
+from marketdata.points.columns import Books, Token, Trades, joined
 from marketdata.points.views import empty
 from marketdata.resolution import BucketWidth
 from marketdata.stream.channel import channel_of
@@ -83,6 +84,9 @@ class Memory:
         inside = np.isin(self._books.token, codes) & (self._books.ts >= rng[0]) & (self._books.ts < rng[1])
         return self._books.take(np.flatnonzero(inside))
 
+    def prints(self, markets: Any, rng: Any) -> Trades:
+        return Trades.empty()
+
 
 def rows(books: Books) -> list[Any]:
     """All that books have."""
@@ -132,6 +136,11 @@ def test_a_recording_of_a_replay_is_the_archive(data: st.DataObject) -> None:
     assert rows(joined(parts).sort() if parts else empty("books")) == rows(books.sort())  # type: ignore[arg-type]
 
 
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("marketdata.archive.recording._DECODE_EVERY", 0.02)
+
+
 @pytest.fixture
 def stored(tmp_path: Path) -> md.Archive[Any]:
     books, tokens = drawn(3, 2, SECOND, 30, 0.08)
@@ -145,23 +154,42 @@ def records(tokens: dict[str, list[Token]]) -> list[dict[str, Any]]:
             for m, of in tokens.items()]  # fmt: skip
 
 
-def test_a_recorder_on_a_socket_makes_the_same_archive(
-    stored: md.Archive[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recorder_on_a_socket_makes_the_same_archive(stored: md.Archive[Any], tmp_path: Path) -> None:
     """`record(replay(archive))` equals the archive, by the public names alone."""
-    monkeypatch.setattr("marketdata.archive.recording._DECODE_EVERY", 0.02)
-    new = md.Archive(tmp_path / "new", frame="polars")
-    new.add(markets=stored.markets())
     with md.replay_server(stored, speed=None) as mirror:
-        client = md.Client("polymarket", hosts={"stream": mirror.address, "clob": "http://127.0.0.1:9"})
-        idle = 0
-        for report in new.record(client, ["slug-0x0", "slug-0x1"], commit_every=0.2):
-            idle = idle + 1 if not (report.messages or report.known) else 0
-            if idle > 3:
-                break
+        new = recorded(mirror, tmp_path, stored.markets(), "1s")
     again, before = (one.books(resolution="1s", on_missing="partial") for one in (new, stored))
     assert again.rows() == before.rows()
     assert set(new.coverage()["state"]) == {"recorded"}
+
+
+def test_books_and_trades_of_a_day_come_back(tmp_path: Path) -> None:
+    """An hour of a simulated market of the usual width, with all of its trades."""
+    archive = md.simulate(events=1, days=1, seed=2)
+    market, start, end = archive.markets()["market_id"][0], "2025-12-31T06:00", "2025-12-31T07:00"
+    with md.replay_server(archive, market, start, end, speed=None) as mirror:
+        new = recorded(mirror, tmp_path, archive.records("markets")[:1], "1m")
+    assert len(before := archive.books(market, start, end, "1m")) > 100
+    again = new.books(market, start, end, "1m", on_missing="partial")
+    assert again.rows() == pl.from_pandas(before).rows()
+    columns = ["ts", "token_id", "side", "price", "size"]
+    both = [
+        pl.DataFrame(one.trades(market, start, end, on_missing="partial"))[columns].sort(columns).rows()
+        for one in (new, archive)
+    ]
+    assert both[0] == both[1] != []
+
+
+def recorded(mirror: Any, folder: Path, markets: Any, every: str) -> md.Archive[Any]:
+    """A new archive of all that a mirror plays of these markets."""
+    new = md.Archive(folder / "new", frame="polars")
+    new.add(markets=markets)
+    client, idle = md.Client("polymarket", hosts={"stream": mirror.address, "clob": "http://127.0.0.1:9"}), 0
+    for report in new.record(client, new.markets()["market_id"].to_list(), every=every, commit_every=0.2):
+        idle = idle + 1 if not (report.messages or report.known) else 0
+        if idle > 3:
+            break
+    return new
 
 
 def test_clients_have_clocks_and_subscriptions_of_their_own(stored: md.Archive[Any]) -> None:

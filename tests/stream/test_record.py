@@ -15,7 +15,7 @@ from stream.simulated import as_numbers, drawn_faults
 
 import marketdata as md
 from marketdata.archive.recording import Recording
-from marketdata.errors import ArchiveFullError, ConfigError, NotFoundError
+from marketdata.errors import ArchiveFullError, ConfigError
 
 NOWHERE = "http://127.0.0.1:9"
 
@@ -142,6 +142,3 @@ def test_arguments_that_cannot_be_recorded_are_refused(tmp_path: Path, monkeypat
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ConfigError, match="KALSHI_API_KEY_ID and KALSHI_PRIVATE_KEY_PATH is not set"):
         archive.record(md.Client("kalshi"), "KXA")
-    archive.add(markets=[{"market_id": "0xm0", "slug": "x", "status": "closed", "token_ids": [], "token_labels": []}])
-    with pytest.raises(NotFoundError, match="None of these markets is open"):
-        next(archive.record(polymarket, "0xm0"))
