@@ -28,7 +28,7 @@ from marketdata.decimals import to_number
 from marketdata.display import BUCKETS, progress_bar
 from marketdata.errors import ConfigError, ExpiredError, MarketDataError, NotFoundError, PlanError, PlanWarning, warn
 from marketdata.points.columns import Books, Data, Ints, Token, joined, no_probability
-from marketdata.points.views import View
+from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.times import DAY, SECOND, Range, TimeLike, to_datetime, to_micros, to_range, to_text
 
@@ -307,7 +307,12 @@ class Pull:
             stack.enter_context(contextlib.closing(arriving))
             try:
                 for k, rng, columns, complete in arriving:
-                    arrived.append(_Window(todo[k], complete, rng, columns.ts, columns))
+                    window = _Window(todo[k], complete, rng, columns.ts // self.width * self.width, columns)
+                    again = (one for one in arrived if one.of == window.of)
+                    if any(one.rng.start < rng.end and rng.start < one.rng.end for one in again):
+                        batch, arrived = arrived, []  # what comes again is of another commit
+                        self._commit(batch)
+                    arrived.append(window)
                     levels += int(columns.counts.sum()) if isinstance(columns, Books) else len(columns)
                     if levels >= _BATCH_LEVELS or time.monotonic() - since >= _BATCH_SECONDS:
                         batch, arrived = arrived, []
@@ -347,7 +352,7 @@ class Pull:
         ]
         for one in answers:
             beside += policy.answered(one.rng, one.times, self.width) if one.complete else []
-        is_traded, is_sparse = self._is_traded(market), self.client.is_sparse
+        is_traded, is_sparse = self._is_traded(market), self.client.is_sparse or not VIEWS[view].is_grid
         for one in answers:
             judged = partial(policy.coverage_after, complete=one.complete, tries=one.of[2].tries, is_sparse=is_sparse)
             for entry in judged(one.rng, one.times, self.clock, beside=beside, is_traded=is_traded):

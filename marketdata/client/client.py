@@ -31,6 +31,7 @@ from marketdata.addresses import event_in
 from marketdata.client.discovery import Record
 from marketdata.client.history import History
 from marketdata.client.offer import Offer, Request
+from marketdata.client.prints import fetch_prints
 from marketdata.conformance.probe import verify
 from marketdata.conformance.report import Verification
 from marketdata.display import html_table
@@ -425,13 +426,21 @@ class Client(Generic[Frame]):
         complete for all tokens, its points as columns, whether no page may be missing); the parts of a range touch.
         ``progress`` is called with the number of buckets that arrived since its last call, 0 while it waits.
         """
-        width = BucketWidth.of(resolution)
-        every = [w for view, name, rng in requests for w in self._windows(view, "market", name, rng, width)]
+        width, asked = BucketWidth.of(resolution), list(requests)
+        prints = [(k, name, rng) for k, (view, name, rng) in enumerate(asked) if not VIEWS[view].is_grid]
+        grids = [k for k, (view, *_) in enumerate(asked) if VIEWS[view].is_grid]
+        if prints:
+            with closing(fetch_prints(self._source, prints, width.micros, progress or int)) as parts:
+                for part in parts:
+                    yield *part, True
+        if prints and not grids:
+            return
+        every = [w for k in grids for w in self._windows(asked[k][0], "market", *asked[k][1:], width)]
         with closing(self._history.fetch(every, self._report, buffer=256)) as fetch:
             fetch.progress = progress or fetch.progress
             for fetched in fetch:
                 if fetched.window.kind == "market":  # points of single tokens complete no range
-                    yield fetched.request, fetched.window.rng, fetched.columns, fetched.complete
+                    yield grids[fetched.request], fetched.window.rng, fetched.columns, fetched.complete
             self._history.warn_odd(fetch.report)
 
     def trades(

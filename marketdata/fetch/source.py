@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from marketdata.fetch.checkpoint import Report
@@ -87,6 +87,13 @@ class Source(Protocol):
 
     def trades(self, market: str, rng: Range, kind: IdKind = "market") -> Iterator[Trades]:
         """Prints of a market in a range, each fill once, in any order."""
+
+    def prints(self, market: str, rng: Range) -> Generator[tuple[Range, Trades], None, None]:
+        """The same for writing: parts from the newest to the oldest, each with the range that it completes.
+
+        The ranges touch, and the last begins where ``rng`` does. A part that ends after the one before it began has
+        prints that came later than they should.
+        """
 
     def now(self, view: View, tokens: Sequence[str]) -> Iterator[Data]:
         """The points of tokens at this moment, with the venue's times, in parts as they arrive."""

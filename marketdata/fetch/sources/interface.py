@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -98,6 +98,10 @@ class Interface:
 
     def trades(self, market: str, rng: Range, kind: IdKind = "market") -> Iterator[Trades]:  # noqa: ARG002
         """The interface has no prints."""
+        raise self.service.lacks("trades")
+
+    def prints(self, market: str, rng: Range) -> Generator[tuple[Range, Trades], None, None]:  # noqa: ARG002
+        """See `trades`."""
         raise self.service.lacks("trades")
 
     def now(self, view: View, tokens: Sequence[str]) -> Iterator[Data]:  # noqa: ARG002

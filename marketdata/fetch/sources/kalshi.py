@@ -442,7 +442,7 @@ class Kalshi(Venue):
         params = {"ticker": ticker, "min_ts": rng.start // SECOND, "max_ts": -(-rng.end // SECOND), "limit": _TRADES}
         for path in asked:
             try:
-                for page in self._listed(path, "trades", "trade_id", params):
+                for page in self._print_pages(path, "trades", params):
                     gate.refuse_others(map(wire.ticker_in, page), [ticker], "the market")
                     by_id = {str(row.get("trade_id")): row for row in page}
                     yield [row for one, row in by_id.items() if one not in seen]

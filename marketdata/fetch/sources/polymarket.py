@@ -328,7 +328,7 @@ class Polymarket(Venue):
     def _prints(self, market: str, rng: Range) -> Iterator[Rows]:
         """Prints of a market, read back to the start of the range if the newest come first."""
         params = {"condition": self._known(market)["id"], "taker_only": "true", "limit": _TRADES}
-        for page in self._listed(("v2", "trades"), "data", "", params, host="data"):
+        for page in self._print_pages(("v2", "trades"), "data", params, host="data"):
             found = (wire.condition_of(str(row.get("condition_id", row.get("conditionId")))) for row in page)
             gate.refuse_others(found, [params["condition"]], "the market")
             yield page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -28,10 +28,10 @@ from marketdata.fetch.pagination import paginate
 from marketdata.fetch.plans import PlanLimits
 from marketdata.fetch.sources import batches
 from marketdata.fetch.windows import IdKind, Window
-from marketdata.points.columns import Books, Data, Ints, Page, Series, Token, Trades, no_probability
+from marketdata.points.columns import Books, Data, Ints, Page, Series, Token, Trades, joined, no_probability
 from marketdata.points.records import names_of, state_of
 from marketdata.points.views import VIEWS, View, empty
-from marketdata.times import DAY, SECOND, Range, first_time, parse_iso
+from marketdata.times import DAY, MINUTE, SECOND, Range, first_time, parse_iso
 from marketdata.vendors import Service
 from marketdata.wire.decode import load
 
@@ -44,6 +44,10 @@ T = TypeVar("T")
 LOCAL_FILTERS = ("category", "tags", "start_date_min", "start_date_max", "end_date_min", "end_date_max",
                  "resolved_at_min", "resolved_at_max")  # fmt: skip
 _CURSORS, _MORE = ("cursor", "next_cursor"), ("has_more", "hasMore")
+# Pages of nothing but equal prints; a venue that repeats itself longer goes round in a circle.
+_ALIKE = 100
+# Prints of neighbouring pages may be so much out of order [microseconds].
+_DISORDER = MINUTE
 _PRICES = ("price", "best_bid", "best_ask")
 _ABOUT = ("ticker", "market_ticker")
 
@@ -301,16 +305,34 @@ class Venue:
         """Prints of a market or a token, each fill once; before an error it yields the prints that arrived."""
         if not self.service.has_trades:
             raise self.service.lacks("trades")
-        rows, failed = Rows(), None
+        for _, columns in self.prints(market, rng):
+            yield columns if kind == "market" else of_tokens(columns, (market,))
+
+    def prints(self, market: str, rng: Range) -> Generator[tuple[Range, Trades], None, None]:
+        """Prints of a market, page after page; see `Source`. What arrived before an error completes nothing."""
+        if not self.service.has_trades:
+            raise self.service.lacks("trades")
+        end, waiting, order = rng.end, list[Trades](), _Order()
         try:
-            for some in self._prints(market, rng):
-                rows += some
-        except MarketDataError as error:
-            failed = error
-        columns = self._trades_of(rows).between(*rng)
-        yield columns if kind == "market" else of_tokens(columns, (market,))
-        if failed is not None:
-            raise failed
+            for rows in self._prints(market, rng):
+                order.see([self._trades_of([row]).ts.tolist() for row in (rows[0], rows[-1])] if rows else [])
+                page = self._trades_of(rows)
+                oldest = int(page.ts.min(initial=end))
+                page = page.between(*rng)
+                late = page.between(end, rng.end)
+                if len(late):
+                    yield Range(int(late.ts.min()), int(late.ts.max()) + 1), late
+                waiting.append(page.between(rng.start, end))
+                begin = max(oldest + _DISORDER, rng.start)
+                if order.is_falling and begin < end:
+                    every = joined(waiting)
+                    waiting = [every.between(rng.start, begin)]
+                    yield Range(begin, end), every.between(begin, end)
+                    end = begin
+        except MarketDataError:
+            yield Range(end, end), joined([Trades.empty(), *waiting])
+            raise
+        yield Range(rng.start, end), joined([Trades.empty(), *waiting])
 
     def _prints(self, market: str, rng: Range) -> Iterator[Rows]:
         """Pages of prints of a market in the order of arrival, each fill once, with at least all of a range."""
@@ -379,6 +401,18 @@ class Venue:
 
         return self._pages(ask, name, key)
 
+    def _print_pages(
+        self, path: Sequence[str], name: str, params: Mapping[str, Any], *, host: str | None = None
+    ) -> Iterator[Rows]:
+        """Pages of prints by their cursor. Prints may be alike, so whole pages tell that nothing new comes."""
+
+        def ask(at: str | None) -> Listing:
+            return self._read(path, name, {**params, "cursor": at}, host=host)
+
+        what = f"the {name} of {self.service.name}"
+        for page in paginate(ask, lambda page: [hash(str(page.data))] if page.data else [], what, repeats=_ALIKE):
+            yield page.data
+
     def _numbered(
         self, path: Sequence[str], name: str, params: Mapping[str, Any], number: str, first: int, *, host: str
     ) -> Iterator[Rows]:
@@ -397,6 +431,29 @@ class Venue:
         what = f"the {name} of {self.service.name}"
         for page in paginate(ask, lambda page: (str(row.get(key, row)) for row in page.data), what):
             yield page.data
+
+
+class _Order:
+    """Whether pages of prints come newest first, by the times of their first and last rows."""
+
+    def __init__(self) -> None:
+        self._falls = self._rises = False
+        self._last: int | None = None
+
+    @property
+    def is_falling(self) -> bool:
+        """Whether all that was seen falls."""
+        return self._falls and not self._rises
+
+    def see(self, ends: Sequence[Sequence[int]]) -> None:
+        """Take in the times of the first and the last row of a page, each one or none."""
+        times = [ts for one in ends for ts in one]
+        pairs = zip([self._last, *times], times, strict=False)
+        for before, ts in pairs:
+            if before is not None and abs(ts - before) > 0:
+                self._falls |= ts < before
+                self._rises |= ts > before + _DISORDER
+        self._last = times[-1] if times else self._last
 
 
 def member(top: Any, name: str | None = None) -> dict[str, Any]:
