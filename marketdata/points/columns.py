@@ -401,7 +401,9 @@ def joined(parts: Sequence[D]) -> D:
     ts, no_bounds = np.concatenate([part.ts for part in parts]), np.zeros(1, np.int64)
     types = {name: v.dtype for part in parts for name, v in part.values.items()}  # type: ignore[attr-defined]
     values = {name: np.concatenate([values_of(part, name, types[name]) for part in parts]) for name in types}
-    entries: Data = (Trades if isinstance(parts[0], Trades) else Series)((), no_bounds, ts, values)
+    if isinstance(parts[0], Trades):  # a part may know no label
+        return Trades.of(tokens, codes, ts, values)  # type: ignore[return-value]
+    entries: Data = Series((), no_bounds, ts, values)
     books = [part for part in parts if isinstance(part, Books)]
     if books:
         counts = np.concatenate([part.counts for part in books])
