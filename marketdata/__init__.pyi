@@ -58,6 +58,7 @@ from marketdata.tidy.pair_prices import lead_lag as lead_lag
 from marketdata.tidy.pair_prices import pair_spread as pair_spread
 from marketdata.tidy.pairs import candidates as candidates
 from marketdata.tidy.pairs import pairs as pairs
+from marketdata.tidy.pnl import pnl as pnl
 from marketdata.tidy.quality import check as check
 from marketdata.tidy.records import without_answers as without_answers
 from marketdata.tidy.resample import align as align

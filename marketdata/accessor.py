@@ -18,6 +18,7 @@ import marketdata.tidy.forward
 import marketdata.tidy.measures
 import marketdata.tidy.names
 import marketdata.tidy.outcomes
+import marketdata.tidy.pnl
 import marketdata.tidy.quality
 import marketdata.tidy.records
 import marketdata.tidy.resample
@@ -177,6 +178,7 @@ class Accessor(_Suggestions, Generic[F]):
     to_nautilus = _result(marketdata.tidy.backtests.to_nautilus, *_TOP)
     effective_spread = _method(marketdata.tidy.trades.effective_spread, "trades")
     vwap = _method(marketdata.tidy.trades.vwap, "trades")
+    pnl = _method(marketdata.tidy.pnl.pnl, "trades")
     cluster_mean = _method(marketdata.tidy.cluster_mean.cluster_mean)
     brier = _method(marketdata.tidy.scores.brier, *_PRICES)
     log_score = _method(marketdata.tidy.scores.log_score, *_PRICES)

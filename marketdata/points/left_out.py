@@ -37,6 +37,8 @@ REASONS: Mapping[str, Reason] = {
     "unpaired": Reason("have no reference of their token and time", True, "Give a reference for each forecast."),
     "without_book": Reason("met no book of their token when they were known", True),
     "no_signal": Reason("have no value of the signal"),
+    "no_side": Reason("do not say what the taker did", True, "Leave out a source that lacks sides, or find them."),
+    "open": Reason("are of markets that have not resolved"),
     "at_end": Reason("would exit after the last book"),
 }
 

@@ -226,7 +226,13 @@ class Payoffs:
         for market, value in ((str(market), value) for market, value in given.items()):
             if isinstance(value, Mapping):
                 self.records[market] = {*map(str, value)}
-                named = ((self._winner(market, name), payoff) for name, payoff in value.items())
+                tokens = self._labels.get(market, {})
+                # A frame may lack rows of one token, whose payoff is told beside that of another.
+                is_known = any(name in tokens or name in tokens.values() for name in value)
+                named = (
+                    (str(name) if is_known and name not in tokens.values() else self._winner(market, name), payoff)
+                    for name, payoff in value.items()
+                )
                 self.payoff |= {(market, token): _in_range(payoff, market) for token, payoff in named if token}
                 refuse_payoffs(market, [float(payoff) for payoff in value.values()])
             elif (winner := self._winner(market, value)) is None:

@@ -251,7 +251,7 @@ class _Question:
             tokens = list(tokens)
             resolved = Payoffs(self.outcomes, tokens)
             if pooled:
-                _warn_of_open({market for market, *_ in tokens}, resolved.open)
+                warn_of_open({market for market, *_ in tokens}, resolved.open)
             return resolved
 
         return for_tokens(frame, payoffs)
@@ -443,7 +443,8 @@ def _borders(bins: Any) -> Floats:
     return borders
 
 
-def _warn_of_open(markets: set[str], unresolved: set[str]) -> None:
+def warn_of_open(markets: set[str], unresolved: set[str]) -> None:
+    """OpenMarketsWarning where markets of a frame have not resolved."""
     if still_open := len(markets & unresolved):
         warn(
             f"{still_open} of {len(markets)} markets of the frame are open and left out. Where a question can end "
