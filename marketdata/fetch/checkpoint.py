@@ -15,7 +15,9 @@ _LIMIT_REPAIRS = frozenset({"limit_raised", "limit_lowered"})
 _COUNTED_ONCE = frozenset({"limit_clamped", "cursor_empty", "content_type_not_json"})
 # Services may repeat the last row of a page on the next one, or have other limits.
 _ALLOWED_IN_STRICT_MODE = frozenset({"duplicate_points", "limit_lowered"})
-_TRUE_OF_REAL_MARKETS = frozenset({"null_value", "crossed_book", "locked_book", "size_not_positive"})
+_TRUE_OF_REAL_MARKETS = frozenset(
+    {"null_value", "crossed_book", "locked_book", "size_not_positive", "mean_of_hourly_points"}
+)
 
 
 @dataclass(repr=False)

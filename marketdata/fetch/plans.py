@@ -118,13 +118,14 @@ def make_plan(
     infos: Mapping[str, MarketInfo],
     limits: PlanLimits,
     now: int,
-    requests_of: Callable[[Window, int], int],
+    requests_of: Callable[[Window, int], float],
 ) -> Plan:
     """The cost of uncut windows, by the tokens and active range of each market and the plan of the key.
 
     ``requests_of`` gives the requests that a window takes, by its number of tokens.
     """
-    requests = points = memory = 0
+    points = memory = 0
+    shares = 0.0
     refused: list[str] = []
     for window in windows:
         info = infos.get(window.id, MarketInfo())
@@ -133,9 +134,9 @@ def make_plan(
         active = max(0, part.buckets)
         points += active * tokens
         memory += active * tokens * VIEWS[window.view].point_bytes
-        requests += requests_of(part, tokens) if active else 1
+        shares += requests_of(part, tokens) if active else 1
         refused += _refusals(window, limits, now)
-    rate = limits.requests_per_minute
+    requests, rate = math.ceil(round(shares, 6)), limits.requests_per_minute
     minutes = requests / rate if rate else None
     return Plan(requests, points, minutes, memory, tuple(refused), rate, limits.requests_per_day)
 

@@ -60,8 +60,11 @@ class Source(Protocol):
         empty if nothing says whether a page follows. PaginationStalledError: the rest is requested by time.
         """
 
-    def requests(self, window: Window, tokens: int) -> int:
-        """The requests that a window takes if each bucket has the points of this many tokens."""
+    def requests(self, window: Window, tokens: int) -> float:
+        """The requests that a window takes if each bucket has the points of this many tokens.
+
+        Windows of several markets may share requests.
+        """
 
     def record(self, market: str) -> dict[str, Any]:
         """The record of a market by its id or slug, in the fields of the interface."""

@@ -71,14 +71,24 @@ class Group:
 
     def __init__(self, windows: Sequence[Window] = ()) -> None:
         self.windows = [replace(window, group=self) for window in windows]
-        self._uses = Counter((window.id, window.resolution) for window in windows)
+        self._uses = Counter((window.id, window.rng, window.resolution) for window in windows)
+        self._ranges: dict[Hashable, list[Range]] = {}
+        for window in windows:
+            ranges = self._ranges.setdefault((window.id, window.resolution), [])
+            ranges += [] if window.rng in ranges else [window.rng]
         self._lock = threading.Lock()
         self._beside: dict[Hashable, dict[str, tuple[str, ...]]] = {}
         self._shared: dict[Hashable, _Shared] = {}
 
+    def whole(self, window: Window) -> Range:
+        """The range of the window of this fetch of which a window is a part."""
+        ranges = self._ranges.get((window.id, window.resolution), ())
+        (start, end), own = window.rng, window.rng
+        return next((rng for rng in ranges if rng.start <= start and end <= rng.end), own)
+
     def beside(self, window: Window, most: int) -> tuple[str, ...]:
-        """Ids of windows with the same range and resolution, including this window's, up to a number."""
-        span = window.rng, window.resolution
+        """Ids of windows with the same whole range and resolution, including this window's, up to a number."""
+        span = self.whole(window), window.resolution
         with self._lock:
             if (*span, most) not in self._beside:
                 ids = [*dict.fromkeys(one.id for one in self.windows if (one.rng, one.resolution) == span)]
@@ -86,10 +96,11 @@ class Group:
                 self._beside[(*span, most)] = {name: part for part in some for name in part}
             return self._beside[(*span, most)].get(window.id, (window.id,))
 
-    def once(self, key: Hashable, ids: Iterable[str], resolution: BucketWidth, ask: Callable[[], T]) -> T:
-        """The answer of ``ask`` for a key. The first window of these ids asks, and the last one forgets it."""
+    def once(self, key: Hashable, ids: Iterable[str], window: Window, ask: Callable[[], T]) -> T:
+        """The answer of ``ask`` for a key. The first window beside this one of these ids asks, and the last forgets."""
+        span = self.whole(window), window.resolution
         with self._lock:
-            shared = self._shared.setdefault(key, _Shared(sum(self._uses[one, resolution] for one in ids)))
+            shared = self._shared.setdefault(key, _Shared(sum(self._uses[(one, *span)] for one in ids)))
             while len(self._shared) > _MOST_SHARED:
                 del self._shared[next(iter(self._shared))]
         with shared.lock:

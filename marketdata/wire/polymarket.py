@@ -253,7 +253,8 @@ def prices(answer: Any, token_id: str | None = None) -> dict[str | None, History
     histories = top if isinstance(top, Mapping) else {token_id: top}
     out = {}
     for token, points in ((token, points or []) for token, points in histories.items()):
-        is_bucket = bool(points) and isinstance(points[0], Mapping) and "timestamp" in points[0]
+        first = points[0] if points and isinstance(points, list) else None
+        is_bucket = isinstance(first, Mapping) and "timestamp" in first
         got = convert(points, list[_Bucket] if is_bucket else list[_Moment], f"The history of prices of {token}")
         pairs = [(p.timestamp, p.price) for p in got if p.resolution_seconds != 0] if is_bucket else [
             (p.t, p.p) for p in got

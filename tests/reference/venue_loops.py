@@ -13,7 +13,7 @@ from reference import kalshi_stub, polymarket_stub
 from reference.kalshi_stub import KalshiStub
 from reference.polymarket_stub import PolymarketStub
 
-from marketdata.times import MINUTE, SECOND, Range
+from marketdata.times import HOUR, MINUTE, SECOND, Range
 
 Rows = dict[tuple[str, int], tuple[float | None, ...]]
 Prints = list[tuple[int, str, float, float, str]]
@@ -42,13 +42,14 @@ def printed(frame: Any) -> Prints:
 
 
 def polymarket_prices(stub: PolymarketStub, markets: Sequence[Any], rng: Range, width: int) -> Rows:
-    """Means of the minutes of each bucket, without the minute of the present."""
+    """Means of the minutes of each bucket, of the whole hours from an hour on, without the minute of the present."""
     first, last = rng.start // width * width, min(-(-rng.end // width) * width, stub.now // MINUTE * MINUTE)
     values: dict[tuple[str, int], list[float]] = defaultdict(list)
     for market in markets:
         for i, token in enumerate(market.tokens):
             for ts, price in stub.minute_prices(market, i, first, last):
-                values[token, ts // width * width].append(price)
+                if width < HOUR or ts % HOUR == 0:
+                    values[token, ts // width * width].append(price)
     return {key: (sum(group) / len(group),) for key, group in values.items()}
 
 

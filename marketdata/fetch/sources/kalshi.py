@@ -80,8 +80,8 @@ class Kalshi(Venue):
         self._archived: set[str] = set()  # markets that were found there, where they stay
         self._has_batch_of_books = True
 
-    def _tokens(self, name: str) -> tuple[str, list[Token]]:
-        return (ticker := self._ticker(name)), wire.tokens_of(ticker)
+    def _tokens(self, window: Window) -> tuple[str, list[Token]]:
+        return (ticker := self._ticker(window.id)), wire.tokens_of(ticker)
 
     def _nothing(self, window: Window) -> Series:
         return wire.candles([]).of(window.view, wire.ticker_of(window.id), window.resolution.micros)
@@ -92,7 +92,7 @@ class Kalshi(Venue):
     def _record_of(self, window: Window) -> dict[str, Any]:
         group = window.group or Group([window])
         names = group.beside(window, _BATCH)
-        group.once(names, names, window.resolution, lambda: self._look_up([*map(wire.ticker_of, names)]))
+        group.once(names, names, window, lambda: self._look_up([*map(wire.ticker_of, names)]))
         ticker = self._ticker(window.id)
         return wire.market(self._rows.get(ticker) or self._row(ticker))
 
@@ -143,9 +143,9 @@ class Kalshi(Venue):
         names = group.beside(window, most) if most > 1 else (window.id,)
         tickers, found = [*dict.fromkeys(map(wire.ticker_of, names))], None
         if len(tickers) > 1:
-            found = group.once((tickers[0], len(tickers), part, width), names, window.resolution, of_many).get(ticker)
+            found = group.once((tickers[0], len(tickers), part, width), names, window, of_many).get(ticker)
         if found is None or (not len(found.end) and self._tier(ticker) != (_LIVE, True)):
-            found = group.once((ticker, part, width), (window.id,), window.resolution, of_one)
+            found = group.once((ticker, part, width), (window.id,), window, of_one)
         return found.of(window.view, ticker, width, self._price)
 
     # Tiers

@@ -6,11 +6,10 @@ import itertools
 import math
 import re
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
-from itertools import product
 from typing import Any, get_args
 
 import numpy as np
@@ -21,6 +20,7 @@ from marketdata.errors import (
     ExpiredError,
     MarketDataError,
     NotFoundError,
+    RequestError,
     ServiceOddityWarning,
     warn,
 )
@@ -29,12 +29,12 @@ from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Answer
 from marketdata.fetch.sources import batches, venue
 from marketdata.fetch.sources.venue import Host, Rows, Venue
-from marketdata.fetch.windows import Window
+from marketdata.fetch.windows import Group, Window
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Series, Token, Trades, joined
-from marketdata.points.records import in_order
+from marketdata.points.records import in_order, names_of
 from marketdata.resolution import BucketWidth
-from marketdata.times import DAY, MINUTE, SECOND, Range, first_time, parse_iso, to_datetime, to_text
+from marketdata.times import DAY, HOUR, MINUTE, SECOND, Range, first_time, parse_iso, to_datetime, to_text
 from marketdata.vendors import PolymarketRoute, Service
 from marketdata.wire import polymarket as wire
 from marketdata.wire.decode import convert, load
@@ -60,6 +60,8 @@ SERVICE = Service(
 LONGEST = 15 * DAY  # of one answer of prices
 _KEPT_DAYS = ((5 * MINUTE, 7), (30 * MINUTE, 60), (180 * MINUTE, 90))  # widths below these, by the Data API
 _POINTS, _TRADES, _BOOKS, _CONDITIONS, _LISTED = 10_000, 1000, 500, 20, 100  # of one answer
+_TOKENS, _BATCH_POINTS = 20, 200_000  # of one answer with several histories
+_COMPARED = 100  # closed markets of a listing whose records are compared with resolutions
 _NAMES = 25  # of one request, whose address may have 8,000 characters
 _NOTHING = wire.History(np.empty(0, np.int64), np.empty(0))
 _OVER = ("closed", "resolved")  # states of a record
@@ -71,8 +73,9 @@ _LONGEST_NUMBER = 18  # digits of a number of Gamma; ids of tokens are longer
 class Polymarket(Venue):
     """Records, prices and trades; see `Source`.
 
-    ``route="clob"`` averages the minutes of the CLOB, which reach back for years, so that all resolutions mean the
-    same. ``route="data"`` takes the buckets of the Data API, whose fine steps are kept for days.
+    ``route="clob"`` averages the points of the CLOB, which reach back for years: minutes below an hour, else hours, of
+    several markets by one request. ``route="data"`` takes the buckets of the Data API, whose fine steps are kept for
+    days.
     """
 
     service, rates = SERVICE, RATES
@@ -80,12 +83,26 @@ class Polymarket(Venue):
     def __init__(
         self, hosts: Mapping[str, str], *, allow_insecure: bool = False, route: PolymarketRoute = "clob"
     ) -> None:
+        self._has_batch = True
         self._route = choice("route", route, get_args(PolymarketRoute), "'clob' and 'data'")
         super().__init__(hosts, self._route, allow_insecure=allow_insecure, route=route)
 
-    def _tokens(self, name: str) -> tuple[str, list[Token]]:
-        market = self._known(name)
+    def _tokens(self, window: Window) -> tuple[str, list[Token]]:
+        self._look_up(window)
+        market = self._known(window.id)
         return market["id"], [Token(market["id"], token["id"], token["label"]) for token in market["tokens"]]
+
+    def _look_up(self, window: Window) -> None:
+        """Learn the markets of the windows beside this one, many by one request."""
+        group = window.group or Group([window])
+        names = group.beside(window, _LISTED)
+
+        def ask() -> None:
+            unknown = [name for name in names if name not in self._records]
+            for record in self._named(unknown) if len(unknown) > 1 else ():
+                self._keep(record)
+
+        group.once(("records", names), names, window, ask)
 
     def _buckets(self, width: int) -> int:
         return LONGEST // width
@@ -93,32 +110,130 @@ class Polymarket(Venue):
     def _columns(
         self, window: Window, tokens: Sequence[Token], part: Range, report: Report | None, stop: threading.Event | None
     ) -> Series:
-        """The prices of tokens in a part, a request each."""
-        ask = self._minutes if self._route == "clob" else self._histories
-        width = window.resolution
-        histories = [_NOTHING, *(ask(str(token.token_id), part, width, report, stop) for token in tokens)]
+        """The prices of tokens in a part."""
+        ids = [str(token.token_id) for token in tokens]
+        if self._route == "clob":
+            found = {**self._shared(window, part, report, stop)}
+            # What a batch lacks is asked for alone, also one that was refused.
+            found |= {one: self._points([one], part, window, report, stop)[one] for one in ids if one not in found}
+        else:
+            found = {one: self._histories(one, part, window.resolution, report, stop) for one in ids}
+        histories = [_NOTHING, *(found[one] for one in ids)]
         ts, prices = (np.concatenate(values) for values in zip(*histories, strict=True))
         bounds = np.cumsum([len(history.ts) for history in histories])
         return Series((), bounds, ts, {"price": prices}).with_tokens(tokens, bounds)
 
-    def requests(self, window: Window, tokens: int) -> int:
-        """One a token and fifteen days; of the Data API one a token and 10,000 buckets."""
-        answers = math.ceil(window.buckets / (LONGEST // window.resolution.micros))
-        pages = 1 if self._route == "clob" else math.ceil(window.buckets / answers / _POINTS)
-        return max(1, tokens) * answers * pages
+    def _notes(self, window: Window, columns: Series) -> Counter[str]:
+        is_of_hours = self._route == "clob" and _step(window.resolution.micros) == HOUR
+        return Counter({"mean_of_hourly_points": len(columns)} if is_of_hours else {})
 
-    def _minutes(self, token: str, part: Range, resolution: BucketWidth, *counts: Any) -> wire.History:
+    def _parts(self, window: Window) -> list[Range]:
+        """Cells of fifteen days from the begin of the whole window on, so that markets share their requests."""
+        if self._route != "clob":
+            return super()._parts(window)
+        span, whole = self._buckets(window.resolution.micros) * window.resolution.micros, self._whole(window)
+        cells = [Range(first, min(first + span, whole.end)) for first in range(whole.start, whole.end, span)]
+        own = (cell for cell in cells if cell.start < window.rng.end and cell.end > window.rng.start)
+        return [cell for cell in own if self._is_asked(window.id, cell, window)]
+
+    def _whole(self, window: Window) -> Range:
+        """The buckets of the whole window of which a window is a part."""
+        begin, end = (window.group or Group([window])).whole(window)
+        width = window.resolution.micros
+        return Range(begin // width * width, -(-end // width) * width)
+
+    def _is_asked(self, name: str, cell: Range, window: Window) -> bool:
+        """Whether a cell of a market is asked for: the only one, or one in which it was active, if that is known."""
+        begin, end = self._active_range(self._records.get(name) or {}, cell, window.resolution.micros)
+        return begin < end or cell == self._whole(window)
+
+    def _shared(
+        self, window: Window, part: Range, report: Report | None, stop: threading.Event | None
+    ) -> dict[str, wire.History]:
+        """The histories of the tokens of several markets, this one's among them, as far as a batch has them."""
+        group, width = window.group or Group([window]), window.resolution.micros
+        points = (part.end - part.start) // _step(width)
+        most = max(1, min(_TOKENS, _BATCH_POINTS // max(1, points)))
+        names, tokens = list[str](), list[str]()
+        for name in group.beside(window, _LISTED):
+            record = self._records.get(name)
+            if record is None or not self._is_asked(name, part, window):
+                continue
+            ids = [token["id"] for token in record["tokens"] if window.kind == "market" or token["id"] == name]
+            if len(tokens) + len(ids) > most:
+                if window.id in names:
+                    break
+                names, tokens = [], []
+            names, tokens = [*names, name], [*tokens, *ids]
+        if len(tokens) < 2:
+            return {}
+        key = names[0], part, width
+
+        def ask() -> dict[str, wire.History]:
+            found: dict[str, wire.History] = {}
+            every = batches.halved(tokens, most, lambda some: self._points(some, part, window, report, stop))
+            for some in every:
+                found |= some
+            return found
+
+        return group.once(key, names, window, ask)
+
+    def requests(self, window: Window, tokens: int) -> float:
+        """One for twenty tokens and fifteen days; of the Data API one a token and 10,000 buckets."""
+        answers, tokens = math.ceil(window.buckets / (LONGEST // window.resolution.micros)), max(1, tokens)
+        if self._route == "clob":
+            points = min(LONGEST, window.buckets * window.resolution.micros) // _step(window.resolution.micros)
+            return answers * tokens / max(1, min(_TOKENS, _BATCH_POINTS // max(1, points)))
+        return tokens * answers * math.ceil(window.buckets / answers / _POINTS)
+
+    def _points(
+        self, tokens: Sequence[str], part: Range, window: Window, report: Report | None, stop: threading.Event | None
+    ) -> dict[str, wire.History]:
+        """The histories of tokens: means of the points of each bucket; a token that an answer lacks has none."""
+        width = window.resolution.micros
+        (start, end), fidelity = (at // SECOND for at in part), _step(width) // MINUTE
+        if len(tokens) > 1 and self._has_batch:
+            content = {"markets": [*tokens], "start_ts": start, "end_ts": end, "fidelity": fidelity}
+            path, params = "batch-prices-history", None
+        elif len(tokens) > 1:
+            return {k: v for one in tokens for k, v in self._points([one], part, window, report, stop).items()}
+        else:
+            content, path = None, "prices-history"
+            params = {"market": tokens[0], "startTs": start, "endTs": end, "fidelity": fidelity}
+
+        def read(answer: Answer) -> tuple[dict[str, wire.History], float | None]:
+            body = load(answer.body)
+            if not isinstance(body, dict) or not isinstance(body.get("history", ""), list | dict | None):
+                raise ContractError("An answer of polymarket has no 'history'.")
+            histories = body["history"] if isinstance(body["history"], dict) else {tokens[0]: body["history"]}
+            if len(tokens) > 1 and histories is not body["history"]:
+                histories = {}  # of no token in particular
+            found = dict[str, wire.History]()
+            for token in (token for token in tokens if token in histories):
+                with suppress(ContractError) if len(tokens) > 1 else nullcontext():  # an odd one is asked for alone
+                    found[token] = wire.prices({token: histories[token]})[token]
+            return found, answer.date
+
+        try:
+            found, date = self.to["clob"].read((path,), params, read, content=content, counts=report, stop=stop)
+        except RequestError as error:
+            if content is None or error.status not in (404, 405):
+                raise
+            self._has_batch = False
+            return self._points(tokens, part, window, report, stop)
+        out = dict[str, wire.History]()
+        for one, history in found.items():
+            with suppress(ContractError) if len(tokens) > 1 else nullcontext():
+                self._note_outside(history.ts, part, width, report, f"the prices of token {one}")
+                out[one] = self._means(history, part, width, date)
+        return out
+
+    def _means(self, history: wire.History, part: Range, width: int, date: float | None) -> wire.History:
         """Means of the midpoints of each bucket, without the one of the present, which a live market appends."""
-        params = {"market": token, "startTs": part.start // SECOND, "endTs": part.end // SECOND, "fidelity": 1}
-        (report, stop), width = counts, resolution.micros
-        (ts, price), date = self.to["clob"].read(
-            ("prices-history",), params, lambda answer: (_history(answer, token), answer.date), counts=report, stop=stop
-        )
-        present = self._now() // MINUTE * MINUTE
+        (ts, price), present = history, self._now() // MINUTE * MINUTE
         if len(ts) and date is not None and ts[-1] > int(date * SECOND) - MINUTE:
             # The minute of the last point may have ended since, or before the answer was dated.
             present = min(present, int(ts[-1]) // MINUTE * MINUTE)
-        self._note_outside(ts, part, width, report, f"the prices of token {token}")
         inside = (ts >= part.start) & (ts < min(part.end, present))
         buckets, place, number = np.unique(ts[inside] // width * width, return_inverse=True, return_counts=True)
         return wire.History(buckets, np.bincount(place, price[inside], len(buckets)) / np.maximum(number, 1))
@@ -293,22 +408,30 @@ class Polymarket(Venue):
                 filters = ("clob_token_ids", "position_ids") if is_token else ("id",)
             for one in filters:
                 by_filter[one].append(name)
-        for (one, every), closed in product(by_filter.items(), ("true", "false")):
+        for one, every in by_filter.items():
+            found = set[str]()
+            for closed in ("true", "false"):
 
-            def ask(some: Sequence[str], one: str = one, closed: str = closed) -> Rows:
-                return [row for rows in self._keyset("markets", {one: some, "closed": closed}) for row in rows]
+                def ask(some: Sequence[str], one: str = one, closed: str = closed) -> Rows:
+                    return [row for rows in self._keyset("markets", {one: some, "closed": closed}) for row in rows]
 
-            for rows in batches.halved(every, _NAMES, ask):
-                yield from batches.readable(wire.market, rows)
+                for rows in batches.halved([name for name in every if name not in found], _NAMES, ask):
+                    for record in batches.readable(wire.market, rows):
+                        found |= names_of(record)
+                        yield record
 
     def _keyset(self, kind: str, params: Mapping[str, Any]) -> Iterator[Rows]:
         query = {"limit": _LISTED, **params}
         return self._listed((kind, "keyset"), kind, "id", query, host="gamma", cursor="after_cursor")
 
     def _settled(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Records of markets; the payoffs of closed ones are from the venue's resolutions, whatever a record says."""
+        """Records of markets; the payoffs of closed ones are from the venue's resolutions, whatever a record says.
+
+        Of more than a page of them only those are asked for whose record does not say how it ended.
+        """
         said: dict[str, dict[str, Any]] = {}
-        closed = [row["id"] for row in rows if row["status"] in _OVER and row["id"].startswith("0x")]
+        over = [row for row in rows if row["status"] in _OVER and row["id"].startswith("0x")]
+        closed = [row["id"] for row in over if len(over) <= _COMPARED or row["payoffs"] is None]
 
         def ask(some: Sequence[str]) -> Rows:
             query = {"condition": ",".join(some)}
@@ -383,11 +506,9 @@ def _is_before(row: Mapping[str, Any], text: str) -> bool:
     return closed is not None and closed < parse_iso(text)
 
 
-def _history(answer: Answer, token: str) -> wire.History:
-    body = load(answer.body)
-    if not isinstance(body, dict) or "history" not in body:
-        raise ContractError("An answer of polymarket has no 'history'.")
-    return wire.prices(body, token).get(token, _NOTHING)
+def _step(width: int) -> int:
+    """The distance of the points of which buckets are made: minutes are asked for where buckets are below an hour."""
+    return HOUR if width >= HOUR else MINUTE
 
 
 SOURCE = Polymarket

@@ -120,8 +120,8 @@ class Venue:
     def _pages_of(self, window: Window, report: Report | None, stop: threading.Event | None) -> Iterator[Page]:
         if window.view not in self.service.views:
             raise self.service.lacks(window.view)
-        width, has_tokens = window.resolution.micros, VIEWS[window.view].has_tokens
-        market, tokens = self._tokens(window.id)
+        has_tokens = VIEWS[window.view].has_tokens
+        market, tokens = self._tokens(window)
         if window.kind == "token":
             tokens = [token for token in tokens if str(token.token_id).casefold() == window.id.strip().casefold()]
             if not tokens:
@@ -129,17 +129,17 @@ class Venue:
                 hint = f"client.tokens({market!r}) has the tokens of the market of that name."
                 raise NotFoundError(text, status=404, detail=text, hint=hint)
         labels = {str(token.token_label): token.token_id for token in tokens if has_tokens}
-        (begin, end), span = self._active_range(window), self._buckets(width) * width
-        for first in range(begin, max(end, begin + 1), span):
-            part, notes = Range(first, min(first + span, end)), Counter[str]()
+        parts = self._parts(window)
+        for number, part in enumerate(parts or [None], 1):
             columns: Any = self._nothing(window)
-            if begin < end:
+            if part is not None:
                 columns = self._columns(window, tokens, part, report, stop)
+            notes = self._notes(window, columns)
             if has_tokens:
                 columns = of_tokens(columns, labels.values())
             prices = [columns.values[name] for name in _PRICES if name in columns.values]
             notes["price_outside_0_1"] = sum(int(no_probability(price).sum()) for price in prices)
-            more = str(part.end) if part.end < end else None
+            more = str(number) if number < len(parts) else None
             yield Page(
                 columns.sort(), market, str(window.resolution), labels, None, None, more, +notes, self.server_time
             )
@@ -151,13 +151,21 @@ class Venue:
             with self._lock:
                 report.note({"outside_range": count})
 
-    def _active_range(self, window: Window) -> Range:
-        """The buckets of a window; if they are many, only up to a day before its market opened and after it closed."""
+    def _notes(self, window: Window, columns: Series) -> Counter[str]:  # noqa: ARG002
+        """What is to be said of the points of a window."""
+        return Counter()
+
+    def _parts(self, window: Window) -> list[Range]:
+        """The ranges of the requests for a window; none if its market was not active."""
         width = window.resolution.micros
-        begin, end = window.first_bucket, -(-window.rng.end // width) * width
-        if window.buckets <= self._buckets(width):
-            return Range(begin, end)
-        record = self._record_of(window)
+        whole, span = Range(window.first_bucket, -(-window.rng.end // width) * width), self._buckets(width) * width
+        if window.buckets > self._buckets(width):
+            whole = self._active_range(self._record_of(window), whole, width)
+        return [Range(first, min(first + span, whole.end)) for first in range(whole.start, whole.end, span)]
+
+    def _active_range(self, record: Mapping[str, Any], whole: Range, width: int) -> Range:
+        """The buckets of a range from a day before a market opened to a day after it closed."""
+        begin, end = whole
         opened = [at for name in ("start_date", "created_at") if (at := first_time(record, name)) is not None]
         closed = first_time(record, "closed_at") if record.get("status") in ("closed", "resolved") else None
         if opened:
@@ -170,8 +178,8 @@ class Venue:
         """The record of the market of a window."""
         return self._known(window.id)
 
-    def _tokens(self, name: str) -> tuple[str, list[Token]]:
-        """The id and all tokens of the market with a name; the name may be the id of a token."""
+    def _tokens(self, window: Window) -> tuple[str, list[Token]]:
+        """The id and all tokens of the market of a window, whose name may be the id of a token."""
         raise NotImplementedError
 
     def _columns(
