@@ -202,6 +202,10 @@ def _no_kind(present: Sequence[str], lacks: Mapping[Kind, Sequence[str]]) -> Not
         )
     # If several kinds are possible, the message names books, the kind that users know; prices if nothing says which.
     named = [kind for kind in lacks if "books" not in lacks or kind not in ("quotes", "nested")]
+    if not named:
+        what = frame_name(present) or "rows with a side"
+        hint = "md.resample(trades, '1m') gives bars" if what == "trades" else "md.bbo(books) gives the best prices"
+        return NotTidyError(f"This is a frame of {what}; {public_function()} takes one row per token and time: {hint}.")
     nearest = min(named, key=lambda kind: (len(lacks[kind]) / len(COLUMNS[kind]), kind != "prices"))
     if own := frame_name(present):
         # A function that takes books and no best prices needs the levels behind the best.
