@@ -34,6 +34,20 @@ _EXTRAS = {
 }
 
 
+# What people type, and what it is here.
+_MEANT = {
+    **dict.fromkeys(("fetch", "get", "download", "connect"), "md.Client(...).prices(...)"),
+    **{name: f"md.Client(...).{name}(...)" for name in ("prices", "trades", "quotes", "metrics", "market", "events")},
+    "search": "md.Client(...).markets('words')", "Polymarket": "md.Client('polymarket')",
+    "polymarket_client": "md.Client('polymarket')", "Kalshi": "md.Client('kalshi')", "kalshi": "md.Client('kalshi')",
+    "polymarket": "md.Client('polymarket')", "DataFrame": "df.md", "backtest": "md.execute and md.account",
+    "pull": "md.Archive(path).pull(client, ...)", "follow": "md.Archive(path).follow(client, ...)",
+    "open": "md.Archive(path)", "load": "md.Archive(path)", "read": "md.Archive(path)", "store": "md.Archive(path)",
+    "import_files": "md.Archive(path).add_files(paths)", "add_files": "md.Archive(path).add_files(paths)",
+    "replay": "md.replay_server(archive)", "PandasFrame": "marketdata.typing.PandasFrame",
+}  # fmt: skip
+
+
 class _NotInstalled:
     """A public name whose libraries are absent: it can be looked at, and any use says what to install."""
 
@@ -71,8 +85,10 @@ def __getattr__(name: str) -> object:
             hint = f"; write md.errors.{name}"
         elif re.fullmatch(r"read_(csv|parquet|excel|json|feather|table|sql)", name):
             hint = f"; read tables with pandas.{name} or polars: their frames have .md, and md.Archive.add takes them"
+        elif name in _MEANT:
+            hint = f"; did you mean {_MEANT[name]}?"
         else:
-            hint = "".join(f"; did you mean {one!r}?" for one in get_close_matches(name, _MODULES, n=1))
+            hint = "".join(f"; did you mean {one!r}?" for one in get_close_matches(name, _MODULES, 1, 0.75))
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     module = _MODULES[name]
     extra, packages = _EXTRAS.get(name, ("", ()))

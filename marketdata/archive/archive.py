@@ -296,6 +296,7 @@ class Archive(Generic[Frame]):
         series_slug: str | None = None,
         tags: str | Sequence[str] | None = None,
         search: str | None = None,
+        state: State | Sequence[State] | None = None,
         all_markets: bool = False,
         file: Address | None = None,
         views: View | Sequence[View] | None = None,
@@ -325,9 +326,9 @@ class Archive(Generic[Frame]):
         client : Client
             Where to fetch from.
         markets
-            Ids, slugs, records or rows, or a frame with ``market_id``. Instead: ``event_slug`` or ``series_slug``
-            for all its markets, ``tags``, a ``search`` text, ``all_markets``, or a text ``file`` of ids and slugs, one
-            a line (``#`` begins a comment, ``"-"`` is the standard input).
+            Ids, slugs, records or rows, or a frame with ``market_id``, such as ``client.markets(...)``. Instead: the
+            filters of a listing (``event_slug series_slug tags search state``), ``all_markets``, or a text ``file`` of
+            ids and slugs, one a line (``#`` begins a comment, ``"-"`` is the standard input).
         views, start, end
             Which of books, prices, metrics and quotes, by default those that the source has; the half-open range [UTC],
             by default up to now by the server's clock.
@@ -367,7 +368,8 @@ class Archive(Generic[Frame]):
         >>> [len(archive.pull(client, **what)) for _ in range(2)]
         [1, 0]
         """
-        ways = {"event_slug": event_slug, "series_slug": series_slug, "tags": tags, "search": search, "file": file}
+        ways: dict[str, Any] = {"event_slug": event_slug, "series_slug": series_slug, "tags": tags}
+        ways |= {"search": search, "state": state, "file": file}
         selection = Selection(self._store, client, markets=markets, all_markets=all_markets or None, **ways)
         start, end = ends_of(start, end, period)
         if start is None:
@@ -386,6 +388,7 @@ class Archive(Generic[Frame]):
         series_slug: str | None = None,
         tags: str | Sequence[str] | None = None,
         search: str | None = None,
+        state: State | Sequence[State] | None = None,
         all_markets: bool = False,
         file: Address | None = None,
         views: View | Sequence[View] | None = None,
@@ -425,7 +428,8 @@ class Archive(Generic[Frame]):
         >>> report.markets, report.error
         (1, None)
         """
-        ways = {"event_slug": event_slug, "series_slug": series_slug, "tags": tags, "search": search, "file": file}
+        ways: dict[str, Any] = {"event_slug": event_slug, "series_slug": series_slug, "tags": tags}
+        ways |= {"search": search, "state": state, "file": file}
         selection = Selection(self._store, client, markets=markets, all_markets=all_markets or None, **ways)
         step = to_duration(every, "every", least="1s", most="1d", numbers=True)
         pull = Pull(self._store, client, resolution, clamp, progress=False)
@@ -449,6 +453,7 @@ class Archive(Generic[Frame]):
         series_slug: str | None = None,
         tags: str | Sequence[str] | None = None,
         search: str | None = None,
+        state: State | Sequence[State] | None = None,
         all_markets: bool = False,
         file: Address | None = None,
         every: str | None = None,
@@ -499,7 +504,8 @@ class Archive(Generic[Frame]):
         >>> for report in new.record(client, event_slug="an-event"):  # doctest: +SKIP
         ...     print(report)
         """
-        ways = {"event_slug": event_slug, "series_slug": series_slug, "tags": tags, "search": search, "file": file}
+        ways: dict[str, Any] = {"event_slug": event_slug, "series_slug": series_slug, "tags": tags}
+        ways |= {"search": search, "state": state, "file": file}
         selection = Selection(self._store, client, markets=markets, all_markets=all_markets or None, **ways)
         channel = client.stream()
         recording.width_of(self._store, every)

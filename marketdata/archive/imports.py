@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -116,14 +116,16 @@ class Import:
         self.gaps: set[int] = set()
 
     def add_recordings(
-        self, files: Sequence[tuple[Table, Format]], named: Mapping[Path, bool], *, progress: bool | None
+        self, files: Sequence[tuple[Table, Format]], named: Mapping[Path, bool], done: Callable[[], object]
     ) -> Iterator[dict[str, Any]]:
         """Add recordings in this order. An unreadable one is an error if it was ``named``, else the report says so."""
         prints = [self._fingerprint(table.file, chosen) for table, chosen in files]
         new = [i for i, file in enumerate(prints) if file not in self._journal.files and file not in prints[:i]]
         read: list[str] = []
-        for i, (table, chosen) in enumerate(progress_bar(progress, iterable=files, unit="file")):
+        for i, (table, chosen) in enumerate(files):
             file = table.file
+            if i:
+                done()
             if i not in new:
                 about = {"file": called(file), "kind": chosen.kind, "format": chosen.name}
                 yield {**about, "note": IMPORTED_BEFORE}
@@ -653,17 +655,21 @@ def add_files(
                     raise
                 out.append({"file": called(file), "note": problem.problem})
     run = Import(store, feed, options, max_disagreement, real, selection)
-    for table, chosen in sorted(tables, key=lambda pair: _ORDER.index(pair[1].kind)):
-        imported = ImportedFile(run, table, chosen)
-        try:
-            imported.add_table()
-        except (ConfigError, NotTidyError) as problem:
-            if paths[table.file.path] and table.file.table is None:
-                raise
-            out.append({"file": called(table.file), "note": problem.problem})
-            continue
-        out.append(imported.report())
-    out += run.add_recordings(recordings, paths, progress=progress)
+    with progress_bar(progress, total=len(out) + len(tables) + len(recordings), unit="file") as bar:
+        bar.update(len(out))
+        for table, chosen in sorted(tables, key=lambda pair: _ORDER.index(pair[1].kind)):
+            imported = ImportedFile(run, table, chosen)
+            try:
+                imported.add_table()
+            except (ConfigError, NotTidyError) as problem:
+                if paths[table.file.path] and table.file.table is None:
+                    raise
+                out.append({"file": called(table.file), "note": problem.problem})
+            else:
+                out.append(imported.report())
+            bar.update()
+        out += run.add_recordings(recordings, paths, bar.update)
+        bar.update(bool(recordings))
     left_out = [row for row in out if is_left_out(row.get("rows"), row["note"])]
     if left_out and not any(row.get("format") for row in out):
         raise ConfigError("None of the files can be read. " + " ".join(row["note"] for row in left_out[:3]))

@@ -30,7 +30,7 @@ from marketdata.errors import ConfigError, ExpiredError, MarketDataError, NotFou
 from marketdata.points.columns import Books, Data, Ints, Token, joined, no_probability
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
-from marketdata.times import DAY, SECOND, Range, TimeLike, to_datetime, to_micros, to_range, to_text
+from marketdata.times import DAY, SECOND, Range, TimeLike, first_time, to_datetime, to_micros, to_range, to_text
 
 # One commit per this many levels, or after this time [s]: few commits, and little is lost in a crash.
 _BATCH_LEVELS = 2_000_000
@@ -360,11 +360,24 @@ class Pull:
 
     def _gaps(self, view: View, market: str, wanted: Range) -> list[Gap]:
         records, wanted = self.store.coverage[view].records(market), policy.whole_buckets(wanted, self.width)
+        # Nothing comes after the close: a range beyond it would be asked for again and again, and never be final.
+        wanted = Range(wanted.start, min(wanted.end, self._closed_before(market)))
+        if wanted.start >= wanted.end:
+            return []
         # The server's time is requested only if there may be something to fetch.
         late = ServerTime(max(time.time_ns() // 1000, wanted.end), width=self.width)
         if "clock" not in self.__dict__ and not policy.gaps_to_fetch(records, wanted, late, refresh=self.refresh):
             return []
         return policy.gaps_to_fetch(records, wanted, self.clock, refresh=self.refresh)
+
+    def _closed_before(self, market: str) -> int:
+        """The end of the last bucket of a market that is over, by the record of the pull; else the end of time."""
+        record = self.store.catalog["markets"].find(market) or {}
+        times = [first_time(record, name) for name in ("closed_at", "resolved_at")]
+        known = [at for at in times if at is not None]
+        if record.get("status") not in ("closed", "resolved") or not known:
+            return ALL_TIME.end
+        return int(self.store.base.floor(max(known) - 1)) + self.width
 
     def _is_traded(self, market: str) -> bool:
         """Whether the market has a volume, or points of any view, so that an empty answer is not believed."""

@@ -16,9 +16,12 @@ from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotFoundError
 from marketdata.points.records import RecordKind, names_of
 
+# Filters of `Client.markets` by which a pull chooses.
+FILTERS = ("event_slug", "series_slug", "tags", "search", "state")
+
 
 class Selection:
-    """Markets chosen in exactly one way (else a ConfigError), as the service lists them; their records are stored.
+    """Markets that are named, all, or those of a listing with some filters (else a ConfigError); records are stored.
 
     The ways are the arguments of `Archive.pull`, None if not chosen.
     """
@@ -27,15 +30,22 @@ class Selection:
         if not hasattr(client, "iter_columns"):
             raise ConfigError(f"client is {type(client).__name__}; pass md.Client(base_url, api_key).")
         given = {way: value for way, value in ways.items() if value is not None}
-        if len(given) != 1:
-            allowed = "markets=, event_slug=, series_slug=, tags=, search=, file= and all_markets=True"
-            problem = f"these are {', '.join(given)}" if given else "there is none"
+        self._filters = {way: given.pop(way) for way in FILTERS if way in given}
+        if len(given) + bool(self._filters) != 1:
+            allowed = f"markets=, file=, all_markets=True and filters ({'=, '.join(FILTERS)}=)"
+            problem = f"these are {', '.join([*given, *self._filters])}" if given or self._filters else "there is none"
             raise ConfigError(f"pull needs exactly one of {allowed}; {problem}.")
-        ((self._way, value),) = given.items()
-        if isinstance(value, str) and not value:
-            raise ConfigError("names nothing; all_markets=True takes every market.", argument=self._way, value="")
+        self._way, value = next(iter((given or self._filters).items()))
+        for name, filtered in {**given, **self._filters}.items():
+            if isinstance(filtered, str) and not filtered:
+                raise ConfigError("names nothing; all_markets=True takes every market.", argument=name, value="")
         self._store, self._client, self._value = store, client, value
         self._ids: dict[str, str] = {}  # of markets that were given by other names than their slugs
+        # A frame of a listing has the records.
+        has_records = self._way == "markets" and {"market_id", "token_ids"} <= {*getattr(value, "columns", ())}
+        self._records = value if has_records else None
+        if "tags" in self._filters:
+            self._filters["tags"] = names("tags", self._filters["tags"])
         if self._way in ("markets", "tags", "file"):
             self._value = names(self._way, _lines(value) if self._way == "file" else value)
             if not self._value:
@@ -51,16 +61,16 @@ class Selection:
         """Ids of the markets, unknown names unchanged; NotFoundError if the service lists none."""
         if self.is_named:
             return self._named()
-        filters: list[dict[str, Any]] = [{} if self._way == "all_markets" else {self._way: self._value}]
-        if self._way == "event_slug":
-            filters = [{"event_slug": self._value}]
-        elif self._way == "series_slug":
-            events = _read("events", self._client.events(series_slug=self._value), series_slug=self._value)
+        filters: list[dict[str, Any]] = [self._filters]
+        if (series := self._filters.get("series_slug")) is not None:
+            events = _read("events", self._client.events(series_slug=series), series_slug=series)
             self._store.catalog["events"].upsert(events)
-            filters = [{"event_slug": event["slug"]} for event in events if event.get("slug")]
+            others = {name: value for name, value in self._filters.items() if name != "series_slug"}
+            filters = [{**others, "event_slug": event["slug"]} for event in events if event.get("slug")]
         listed = [market for one in filters for market in self._listed(one)]
         if not listed:
-            what = "no market" if self._way == "all_markets" else f"no market of {self._way}={self._value!r}"
+            chosen = ", ".join(f"{name}={value!r}" for name, value in self._filters.items())
+            what = f"no market of {chosen}" if chosen else "no market"
             argument = self._way if self._way in ("search", "tags") else "event_slug"
             hints = {"search": "client.markets() shows slugs and questions.", "tags": "client.tags() shows the tags."}
             hint = hints.get(self._way, "client.events() and client.series() show the slugs.")
@@ -69,6 +79,9 @@ class Selection:
 
     def _named(self) -> list[str]:
         markets, events = self._store.catalog["markets"], self._store.catalog["events"]
+        if self._records is not None:
+            self._store_records(_read("markets", self._records))
+            self._records = None
         events_named = {name: event for name in self._value if (event := event_in(name)) is not None}
         for name, event in events_named.items():
             if len(members := self._listed({"event_slug": event})) != 1:
@@ -100,11 +113,15 @@ class Selection:
     def _listed(self, filters: dict[str, Any]) -> list[str]:
         """Ids of the markets that the service lists; their records are stored."""
         listed = _read("markets", self._client.markets(**filters), event_slug=filters.get("event_slug"))
+        self._store_records(listed)
+        return [str(m["id"]) for m in listed]
+
+    def _store_records(self, listed: list[records.Record]) -> None:
+        """Store the records of markets, and those of their events that are not known yet."""
         events = self._store.catalog["events"]
         self._store.catalog["markets"].upsert(listed)
         derived = records.derive("events", listed)
         events.upsert(e for e in derived if events.find(e["id"]) is None and events.find(str(e["slug"])) is None)
-        return [str(m["id"]) for m in listed]
 
 
 def _read(kind: RecordKind, frame: Any, **known: str | None) -> list[records.Record]:

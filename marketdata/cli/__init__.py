@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -27,13 +29,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             from marketdata.cli.app import app
 
             done = app([a for a in arguments if a != "--debug"], prog_name="marketdata", standalone_mode=False)
+            sys.stdout.flush()  # here and not at the end of the process, where nobody hears of a reader that is gone
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
         return _stopped(arguments)
     except BrokenPipeError:
-        # The reader of the output is gone (marketdata markets | head).
-        sys.stderr.close()
+        # The reader of the output is gone (marketdata markets | head): what is left goes nowhere.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as problem:
         if debug:

@@ -9,7 +9,9 @@ import typer
 from marketdata.cli.commands import archive, client, demo, service
 
 _EPILOG = (
-    "The key comes from MARKETDATA_API_KEY, the address from --base-url or MARKETDATA_BASE_URL. "
+    "Real prices without a key: marketdata markets --service polymarket (or kalshi); this was tried against recorded "
+    "answers only. For another service the key comes from MARKETDATA_API_KEY, the address from --base-url or "
+    "MARKETDATA_BASE_URL. "
     "Exit codes: 0 done, 1 failed, 2 argument refused, 3 key or plan, 4 not found, 5 service or network."
 )
 app = typer.Typer(

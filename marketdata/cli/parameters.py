@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from marketdata.errors import ConfigError
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
-from marketdata.vendors import ADDRESSES, VENUES
+from marketdata.vendors import ADDRESSES, SORTS, STATES, VENUES
 
 if TYPE_CHECKING:
     from marketdata.archive import Archive
@@ -64,6 +64,54 @@ RowsOption = Annotated[int | None, typer.Option(min=1, help="Rows to show.", sho
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, as a pipe gets without an option.")]
 Ndjson = Annotated[bool, typer.Option("--ndjson", help="Print a JSON object per line.")]
+
+
+Event = Annotated[str | None, typer.Option(help="Slug of an event: its markets.")]
+Series = Annotated[str | None, typer.Option(help="Slug of a series: its markets.")]
+Tag = Annotated[list[str] | None, typer.Option(help="Tag: its markets; may be given again.")]
+Search = Annotated[str | None, typer.Option(help="Words: the markets that the service finds by them.")]
+State = Annotated[
+    list[str] | None,
+    typer.Option(metavar="|".join(STATES), help="Markets of this state; may be given again.",
+                 autocompletion=lambda: list(STATES)),
+]  # fmt: skip
+Sort = Annotated[
+    str | None,
+    typer.Option(metavar="|".join(SORTS), help="What comes first; other services sort by names of fields.",
+                 autocompletion=lambda: list(SORTS)),
+]  # fmt: skip
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[MARKET]...", help="Ids, slugs or addresses of pages of markets.", callback=_no_file),
+]
+FromFile = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Ids or slugs, one a line, # begins a comment; - reads stdin.")
+]
+
+
+def selection(
+    markets: list[str] | None,
+    from_file: str | None = None,
+    *,
+    every_market: bool = False,
+    event: str | None = None,
+    series: str | None = None,
+    tag: list[str] | None = None,
+    search: str | None = None,
+    state: list[str] | None = None,
+) -> dict[str, Any]:
+    """The arguments of `Archive.pull` that choose markets; ConfigError unless they are named, or filtered."""
+    filters = {"--event": event, "--series": series, "--tag": tag, "--search": search, "--state": state}
+    used = [option for option, value in filters.items() if value]
+    named = {"MARKET": markets, "--from-file": from_file, "--all": every_market}
+    given = [option for option, value in named.items() if value]
+    if len(given) + bool(used) != 1:
+        every = f"Give MARKET, --from-file, --all, or some of {', '.join(filters)}"
+        raise ConfigError(f"{every}; given are {', '.join([*given, *used]) or 'none'}.")
+    return {
+        "markets": markets or None, "file": from_file, "all_markets": every_market, "event_slug": event,
+        "series_slug": series, "tags": tag or None, "search": search, "state": state or None,
+    }  # fmt: skip
 
 
 def client(base_url: str | None) -> Client:

@@ -15,8 +15,8 @@ from marketdata.recordings.table import Batch, Table
 _ROWS = 5
 
 
-def explained(paths: list[str], options: ReadOptions) -> Iterator[str]:
-    """A text for each file; what is refused says why."""
+def explained(paths: list[str], options: ReadOptions) -> Iterator[tuple[str, ConfigError | None]]:
+    """A text for each file, with the error of one that is refused; the text says why."""
     files = files_of(paths)
     refuse_one_token(files, options)
     for path in files:
@@ -24,7 +24,7 @@ def explained(paths: list[str], options: ReadOptions) -> Iterator[str]:
             yield _explained(file)
 
 
-def _explained(file: RecordingFile) -> str:
+def _explained(file: RecordingFile) -> tuple[str, ConfigError | None]:
     table: Table | None = None
     try:
         table = Table(readable(file))
@@ -34,11 +34,11 @@ def _explained(file: RecordingFile) -> str:
         batches = (batch for read in readers for batch in read(table))
         batch = next((b for b in batches if any(map(len, (b.changes, *b.frames.values())))), Batch())
     except ConfigError as problem:
-        return "\n".join([*((*_roles(table), *_steps(table)) if table else ()), problem.problem])
+        return "\n".join([*((*_roles(table), *_steps(table)) if table else ()), problem.problem]), problem
     head = f"{file.name}: {chosen.name}, {chosen.description}"
     notes = [f"note: {note}" for note in dict.fromkeys(batch.notes)]
     left_out = [f"left out of its first part: {count:,} {reason}" for reason, count in batch.left_out.items()]
-    return "\n".join([head, *_roles(table), *_steps(table), *notes, *left_out, *_stored(batch)])
+    return "\n".join([head, *_roles(table), *_steps(table), *notes, *left_out, *_stored(batch)]), None
 
 
 def _roles(table: Table) -> Iterator[str]:

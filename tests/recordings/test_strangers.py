@@ -223,11 +223,11 @@ def test_a_print_in_two_files_counts_once(tmp_path: Path) -> None:
 def test_explain_says_roles_evidence_and_rows(tmp_path: Path) -> None:
     """A column that is not what its name says is named with its values, and nothing is stored."""
     (path := tmp_path / "coins.csv").write_text(f"timestamp,asset,price,token_id\n{S},btc,0.5,7\n")
-    (text,) = explained([str(path)], ReadOptions())
+    ((text, _),) = explained([str(path)], ReadOptions())
     assert "timestamp is ts" in text
     assert "prices, the first rows as stored" in text
     (path := tmp_path / "none.csv").write_text(f"timestamp,asset,price\n{S},btc,0.5\n")
-    (text,) = explained([str(path)], ReadOptions())
+    ((text, _),) = explained([str(path)], ReadOptions())
     assert "asset is no token_id" in text
     assert "--token-id" in text
 
@@ -273,7 +273,7 @@ def test_explain_shows_each_shape(tmp_path: Path) -> None:
     )
     for name, text in texts.items():
         (path := tmp_path / name).write_text(text)
-        (shown,) = explained([str(path)], ReadOptions())
+        ((shown, _),) = explained([str(path)], ReadOptions())
         assert "shape: (" in shown, shown
         assert ("md.read_trades" in shown.splitlines()[-1]) == (name in TRADES or name == "prints.jsonl")
         assert "left out of its first part: 0" not in shown

@@ -13,6 +13,7 @@ import typer
 
 from marketdata.cli import messages, output, parameters
 from marketdata.cli.commands.client import LISTED
+from marketdata.display import without_middle
 from marketdata.errors import ConfigError, NotArchivedError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from marketdata.archive import Archive
     from marketdata.archive.pull import Round
 
+_LONGEST_NAME = 24  # of a market in a line of 80 columns
 _EVERY_ROW = 2**31  # more than any table has
 
 
@@ -29,20 +31,20 @@ def pull(
     start: Annotated[
         str | None,
         typer.Option(
-            help="Start, inclusive: ISO 8601 (UTC without a zone) or Unix seconds.", show_default="now, with --follow"
+            help="Start, inclusive: ISO 8601 (UTC without a zone), Unix seconds, or -1d for a day before now.",
+            show_default="now, with --follow",
         ),
     ] = None,
-    markets: Annotated[list[str] | None, typer.Argument(metavar="[MARKET]...", help="Ids or slugs.")] = None,
+    markets: parameters.Names = None,
     end: Annotated[str | None, typer.Option(help="End, exclusive; up to now without it.")] = None,
     period: parameters.Period = None,
     market: Annotated[list[str] | None, typer.Option(help="The same as MARKET; may be given again.")] = None,
-    event: Annotated[str | None, typer.Option(help="Slug of an event: all its markets.")] = None,
-    series: Annotated[str | None, typer.Option(help="Slug of a series: all its markets.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Tag: all its markets; may be given again.")] = None,
-    search: Annotated[str | None, typer.Option(help="Text: all markets that the service finds by it.")] = None,
-    from_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Ids or slugs, one a line, # begins a comment; - reads stdin.")
-    ] = None,
+    event: parameters.Event = None,
+    series: parameters.Series = None,
+    tag: parameters.Tag = None,
+    search: parameters.Search = None,
+    state: parameters.State = None,
+    from_file: parameters.FromFile = None,
     view: parameters.Views = None,
     resolution: parameters.NewWidth = None,
     base_url: parameters.BaseUrl = None,
@@ -60,29 +62,27 @@ def pull(
 ) -> None:
     """Fetch what is missing in an archive. The first pull creates it.
 
-    With --follow, Ctrl-C or SIGTERM ends it with exit code 0, and the same command continues where it was.
+    The table has a line for each market and view; --csv and --json have one for each range. With --follow, Ctrl-C or
+    SIGTERM ends it with exit code 0, and the same command continues where it was.
 
     \b
     Examples:
       marketdata pull history SLUG SLUG --start 2025-12-31
       marketdata pull history --event SLUG --start 2025-12-01 --end 2026-01-01
+      marketdata pull history --search fed --state open --period 7d --service polymarket
       marketdata pull history --from-file markets.txt --start 2025-12-01 --follow
       marketdata pull history SLUG --service polymarket --view books --follow
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv)
-    chosen: dict[str, Any] = {
-        "MARKET": [*(markets or ()), *(market or ())] or None, "--event": event, "--series": series, "--tag": tag,
-        "--search": search, "--from-file": from_file, "--all": every_market or None,
-    }  # fmt: skip
-    given = [option for option, value in chosen.items() if value is not None]
-    if len(given) != 1:
-        raise ConfigError(f"Give exactly one of {', '.join(chosen)}; given are {', '.join(given) or 'none'}.")
+    names = [*(markets or ()), *(market or ())]
+    chosen = parameters.selection(
+        names, from_file, every_market=every_market, event=event, series=series, tag=tag, search=search, state=state
+    )
     from marketdata.archive import Archive
     from marketdata.archive.store import is_archive
 
     options: dict[str, Any] = {
-        "event_slug": event, "series_slug": series, "tags": tag, "search": search, "all_markets": every_market,
-        "file": from_file, "views": view or None, "start": start, "resolution": resolution, "clamp": clamp,
+        **chosen, "views": view or None, "start": start, "resolution": resolution, "clamp": clamp
     }  # fmt: skip
     if follow:
         useless = {
@@ -95,7 +95,7 @@ def pull(
         }
         if wrong := [name for name, value in useless.items() if value]:
             raise ConfigError(f"--follow excludes {', '.join(wrong)}.")
-        rounds = Archive(archive).follow(parameters.client(base_url), chosen["MARKET"], every=every, **options)
+        rounds = Archive(archive).follow(parameters.client(base_url), every=every, **options)
         _print(_lines(rounds))
         return
     if start is None and period is None:
@@ -108,15 +108,38 @@ def pull(
         store = Archive(place, frame="polars")
         fetched = store.pull(
             parameters.client(base_url),
-            chosen["MARKET"],
             end=end,
             period=period,
             dry_run=dry_run,
             refresh=refresh,
             **options,
         )
-        shown = _legible(store, fetched) if fmt == "table" else fetched
+        shown = _by_market(store, fetched) if fmt == "table" else fetched
     output.show(shown, fmt, _EVERY_ROW, empty="nothing is missing; no request was made for points.")
+    if fmt == "table" and len(fetched):
+        typer.echo(_sum(fetched))
+
+
+def _by_market(archive: Archive, ranges: pl.DataFrame) -> pl.DataFrame:
+    """A line for each market and view: its ranges, their first and last time, points and states."""
+    import polars as pl
+
+    lines = ranges.with_columns(pl.col("market_id", "state").cast(pl.String)).group_by(
+        "market_id", "view", maintain_order=True
+    )
+    first, last = pl.col("start").min().alias("from"), pl.col("end").max().alias("to")
+    points = pl.col("rows").sum().alias("points")
+    states = pl.col("state").unique(maintain_order=True).str.join(", ").alias("state")
+    summed = lines.agg(first, last, points, states)
+    slugs = {str(one["id"]): one.get("slug") or str(one["id"]) for one in archive.records("markets")}
+    names = [without_middle(slugs.get(name, name), _LONGEST_NAME) for name in summed["market_id"]]
+    return summed.select(pl.Series("market", names), "view", "from", "to", "points", "state")
+
+
+def _sum(ranges: pl.DataFrame) -> str:
+    """All ranges in a line."""
+    markets, points = ranges["market_id"].n_unique(), int(ranges["rows"].sum() or 0)
+    return f"{markets:,} markets, {len(ranges):,} ranges, {points:,} points"
 
 
 def _lines(rounds: Iterator[Round]) -> Iterator[str]:
@@ -146,14 +169,13 @@ def _print(lines: Iterator[str], end_line: str = "stopped; the same command goes
 
 def record(
     archive: parameters.Folder,
-    markets: Annotated[list[str] | None, typer.Argument(metavar="[MARKET]...", help="Ids or slugs.")] = None,
-    event: Annotated[str | None, typer.Option(help="Slug of an event: all its markets.")] = None,
-    series: Annotated[str | None, typer.Option(help="Slug of a series: all its markets.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Tag: all its markets; may be given again.")] = None,
-    search: Annotated[str | None, typer.Option(help="Text: all markets that the venue finds by it.")] = None,
-    from_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Ids or slugs, one a line, # begins a comment; - reads stdin.")
-    ] = None,
+    markets: parameters.Names = None,
+    event: parameters.Event = None,
+    series: parameters.Series = None,
+    tag: parameters.Tag = None,
+    search: parameters.Search = None,
+    state: parameters.State = None,
+    from_file: parameters.FromFile = None,
     every: Annotated[str | None, typer.Option(help="Width of a bucket of a new archive.", show_default="1s")] = None,
     base_url: parameters.BaseUrl = None,
     commit_every: Annotated[float, typer.Option(help="Seconds between commits, with a line each on stderr.")] = 15.0,
@@ -169,20 +191,11 @@ def record(
       marketdata record seconds SLUG --service polymarket
       marketdata record minutes --event SLUG --service polymarket --every 1m
     """
-    chosen: dict[str, Any] = {
-        "MARKET": markets or None, "--event": event, "--series": series, "--tag": tag, "--search": search,
-        "--from-file": from_file,
-    }  # fmt: skip
-    given = [option for option, value in chosen.items() if value is not None]
-    if len(given) != 1:
-        raise ConfigError(f"Give exactly one of {', '.join(chosen)}; given are {', '.join(given) or 'none'}.")
+    chosen = parameters.selection(markets, from_file, event=event, series=series, tag=tag, search=search, state=state)
     from marketdata.archive import Archive
 
-    ways: dict[str, Any] = {
-        "event_slug": event, "series_slug": series, "tags": tag, "search": search, "file": from_file
-    }  # fmt: skip
     client = parameters.client(base_url)
-    reports = Archive(archive).record(client, chosen["MARKET"], every=every, commit_every=commit_every, **ways)
+    reports = Archive(archive).record(client, every=every, commit_every=commit_every, **chosen)
     _print(str(report) for report in reports)
 
 
@@ -391,8 +404,12 @@ def import_(
         from marketdata.recordings.roles import renamed_columns
 
         options = ReadOptions(clock, kept_fields(keep or ()), form, renamed_columns(renamed), token_id, time_format)
-        for text in explained(source, options):
+        refused = 0
+        for text, problem in explained(source, options):
             typer.echo(text)
+            refused = refused or (0 if problem is None else messages.code(problem))
+        if refused:
+            raise typer.Exit(refused)
         return
     added = Archive(archive, frame="polars", base=base).add_files(
         source,

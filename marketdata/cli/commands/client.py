@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from marketdata.cli import output, parameters
-from marketdata.errors import NotFoundError
+from marketdata.errors import ConfigError, NotFoundError
 from marketdata.points.records import COLUMNS, TEXT_LISTS, RecordKind
 from marketdata.times import SECOND, to_datetime
 
@@ -20,7 +20,6 @@ LISTED = {
     for kind, text in _TEXTS.items()
 }
 _LISTED_ROWS = 50  # about a screen
-Search = Annotated[str | None, typer.Option(help="Text to look for.")]
 ListedRows = Annotated[int | None, typer.Option(min=1, help="Rows to show.", show_default="50 in a terminal, else all")]
 
 
@@ -45,7 +44,7 @@ def usage(base_url: parameters.BaseUrl = None, *, as_json: parameters.Json = Fal
 
 
 def series(
-    search: Search = None,
+    search: parameters.Search = None,
     rows: ListedRows = None,
     base_url: parameters.BaseUrl = None,
     *,
@@ -65,7 +64,7 @@ def series(
 
 def events(
     of_series: Annotated[str | None, typer.Option("--series", help="Slug of a series.")] = None,
-    search: Search = None,
+    search: parameters.Search = None,
     rows: ListedRows = None,
     base_url: parameters.BaseUrl = None,
     *,
@@ -85,8 +84,13 @@ def events(
 
 
 def markets(
-    event: Annotated[str | None, typer.Option(help="Slug of an event.")] = None,
-    search: Search = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="[WORDS]...", help="Words to look for.")] = None,
+    event: parameters.Event = None,
+    series: parameters.Series = None,
+    tag: parameters.Tag = None,
+    search: parameters.Search = None,
+    state: parameters.State = None,
+    sort: parameters.Sort = None,
     rows: ListedRows = None,
     base_url: parameters.BaseUrl = None,
     *,
@@ -98,11 +102,17 @@ def markets(
 
     \b
     Examples:
-      marketdata markets --search election --rows 10
+      marketdata markets fed --service polymarket --state open --rows 10
+      marketdata markets --sort volume_24h --rows 10 --service polymarket
       marketdata markets --event SLUG --json
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
-    _list("markets", base_url, fmt, rows, event_slug=event, search=search)
+    if words and search is not None:
+        raise ConfigError("is given twice: as WORDS and by --search.", argument="search")
+    _list(
+        "markets", base_url, fmt, rows, search=" ".join(words) if words else search, event_slug=event,
+        series_slug=series, tags=tag or None, state=state or None, sort=sort,
+    )  # fmt: skip
 
 
 def tokens(
@@ -124,7 +134,7 @@ def tokens(
     output.show(frame, fmt, max(1, len(frame)), columns=[c for c in frame.columns if c != "market_id"])
 
 
-def _list(kind: RecordKind, base_url: str | None, fmt: output.Format, rows: int | None, **filters: str | None) -> None:
+def _list(kind: RecordKind, base_url: str | None, fmt: output.Format, rows: int | None, **filters: Any) -> None:
     """Print the records of a service that pass the filters."""
     shown = rows or (_LISTED_ROWS if fmt == "table" else None)
     # One more record than a table shows tells whether there are more.
