@@ -31,14 +31,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             done = app([a for a in arguments if a != "--debug"], prog_name="marketdata", standalone_mode=False)
             sys.stdout.flush()  # here and not at the end of the process, where nobody hears of a reader that is gone
     except SystemExit as end:
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # the option parser met a pipe without a reader
+            return _unread()
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
         return _stopped(arguments)
     except BrokenPipeError:
-        # The reader of the output is gone (marketdata markets | head): what is left goes nowhere.
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _unread()
     except Exception as problem:
         if debug:
             raise
@@ -51,6 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 2
         return _say(messages.line(problem), messages.code(problem))
     return _stopped(arguments) if done == _INTERRUPTED else done or 0
+
+
+def _unread() -> int:
+    """The reader of the output is gone (marketdata markets | head), so what is left goes nowhere."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def _stopped(arguments: Sequence[str]) -> int:

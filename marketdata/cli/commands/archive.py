@@ -69,7 +69,7 @@ def pull(
     Examples:
       marketdata pull history SLUG SLUG --start 2025-12-31
       marketdata pull history --event SLUG --start 2025-12-01 --end 2026-01-01
-      marketdata pull history --search fed --state open --period 7d --service polymarket
+      marketdata pull history --search fed --state open --period 7d
       marketdata pull history --from-file markets.txt --start 2025-12-01 --follow
       marketdata pull history SLUG --service polymarket --view books --follow
     """
@@ -184,7 +184,6 @@ def record(
 
     Books are stored at full depth, and trades beside them. Ctrl-C or SIGTERM stores what was seen and ends it with exit
     code 0; the same command goes on. What was not seen is missing in the coverage. Kalshi needs KALSHI_API_KEY_ID and
-    KALSHI_PRIVATE_KEY_PATH.
 
     \b
     Examples:

@@ -102,7 +102,7 @@ def markets(
 
     \b
     Examples:
-      marketdata markets fed --service polymarket --state open --rows 10
+      marketdata markets fed --service polymarket --rows 10
       marketdata markets --sort volume_24h --rows 10 --service polymarket
       marketdata markets --event SLUG --json
     """
