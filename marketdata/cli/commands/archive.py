@@ -184,6 +184,7 @@ def record(
 
     Books are stored at full depth, and trades beside them. Ctrl-C or SIGTERM stores what was seen and ends it with exit
     code 0; the same command goes on. What was not seen is missing in the coverage. Kalshi needs KALSHI_API_KEY_ID and
+    KALSHI_PRIVATE_KEY_PATH.
 
     \b
     Examples:
