@@ -21,7 +21,7 @@ from marketdata.points.records import refuse_payoffs
 from marketdata.points.schema import ID_COLUMNS, require
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.venue_records import EVENTS, venue_columns
-from marketdata.times import SECOND, to_micros
+from marketdata.times import SECOND, to_micros, to_text
 
 T = TypeVar("T")
 Outcomes = Native | Mapping[str, object]
@@ -164,12 +164,18 @@ def _read(given: Native, allowed: str = "a frame of market records") -> dict[str
 
 
 def _lives(data: Mapping[str, list[Any]]) -> dict[str, Life]:
-    """The life of each market; a time is that of its first row that has one."""
+    """The life of each market; NotTidyError if two rows of it say different times."""
     lives: dict[str, Life] = {}
     for market, end_date, ends_at, *actual in _rows(data, ("market_id", "end_date", *TIMES)):
         life = Life(None, end_date if ends_at is None else ends_at, *actual)
         first = lives.setdefault(str(market), life)
         if first != life:
+            for name, a, b in zip(Life._fields, first, life, strict=True):
+                if a is not None and b is not None and a != b:
+                    raise NotTidyError(
+                        f"Market {market!r} has two records whose {name} differ, {to_text(a)} and {to_text(b)}; keep "
+                        "the right one."
+                    )
             lives[str(market)] = Life(*(b if a is None else a for a, b in zip(first, life, strict=True)))
     return lives
 

@@ -192,6 +192,11 @@ def calibration(
           bin has w forecasts. ``cluster``, at the end, says how rows were clustered.
         - ``left_out``: forecasts of the other token that repeat them.
 
+    Warns
+    -----
+    FewMarketsWarning
+        There are fewer than ten clusters, or all markets paid the same.
+
     References
     ----------
     Wilson (1927), "Probable inference". Kish (1965), "Survey sampling".
@@ -411,7 +416,13 @@ def _curves(part: Native, *, question: _Question, borders: Floats | str) -> Nati
         alike = np.array([len(np.unique(one.paid)) < 2 for one in opened.each()], bool)[opened.group[first]]
         for name in ("outcome_low", "outcome_high"):
             columns[name] = np.where(alike, np.nan, np.asarray(columns[name]))
-        warn_of_intervals("outcome", question.sampling, [Interval.none("same outcome")] * int(alike.sum()))
+        # A bin may well have few markets; a sample of few says little in any of its bins.
+        clusters = [min(len(np.unique(way)) for way in one.clusters) for one in opened.each()]
+        of_bins = [
+            Interval.none("same outcome") if is_alike else Interval(0.0, 1.0, np.nan, clusters[group_], np.inf)
+            for is_alike, group_ in zip(alike, opened.group[first].tolist(), strict=True)
+        ]
+        warn_of_intervals("outcome", question.sampling, of_bins)
         columns["cluster"] = [question.keys.clustered] * len(first)
     return rows.table.build(columns, len(first))
 

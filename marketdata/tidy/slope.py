@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, as_kind_of, in_memory, names_of, read, selected
 from marketdata.adapters.frame import Column
 from marketdata.adapters.polars import typed
@@ -15,12 +17,13 @@ from marketdata.points.arguments import choice, text
 from marketdata.points.columns import Floats
 from marketdata.points.intervals import Sampling
 from marketdata.points.left_out import warn_of_left_out
+from marketdata.points.life import over
 from marketdata.points.regression import Link, fit
 from marketdata.points.schema import ID_COLUMNS, require
 from marketdata.tidy.cluster_mean import mirrored_rows
 from marketdata.tidy.groups import By, Cluster, Keys, Rows
 from marketdata.tidy.intervals import ends, warn_of_intervals
-from marketdata.tidy.outcomes import orders_of
+from marketdata.tidy.outcomes import lives_of, orders_of
 
 INTERCEPT = "intercept"
 
@@ -75,7 +78,8 @@ def slope(
           The error is that of leaving each cluster out, where it is greater.
         - ``cluster``: how rows were clustered.
         - ``left_out``: rows of the other token that repeat a row of the one that counts; ``nulls``: rows without a
-          value of ``y`` or ``x``; ``not_observed``: rows that were filled in.
+          value of ``y`` or ``x``; ``after_close``: rows that begin after the close of their market, by ``markets``;
+          ``not_observed``: rows that were filled in.
 
     Raises
     ------
@@ -123,8 +127,9 @@ def slope(
     _refuse(explained, columns, values, link)
     repeated = mirrored_rows(table, {} if markets is None else orders_of(markets))
     observed, unknown = table.observed(), np.isnan(values).any(axis=0)
+    is_over = _after_close(rows, markets)
     first, group = rows.groups(keys.by)
-    counts = ~repeated & observed & ~unknown
+    counts = ~repeated & observed & ~unknown & ~is_over
     clusters, terms = rows.clusters(), [INTERCEPT, *columns]
     design = np.concatenate((np.ones((1, len(table))), values[1:])).T
     fits = [
@@ -134,8 +139,9 @@ def slope(
     points = np.bincount(group[counts], minlength=len(first))
     left = {
         "left_out": repeated,
-        "nulls": ~repeated & observed & unknown,
-        "not_observed": ~repeated & ~observed,
+        "nulls": ~repeated & observed & unknown & ~is_over,
+        "after_close": ~repeated & is_over,
+        "not_observed": ~repeated & ~observed & ~is_over,
     }
     lost = {reason: np.bincount(group[one], minlength=len(first)) for reason, one in left.items()}
     each = len(terms)
@@ -155,6 +161,14 @@ def slope(
     return as_kind_of(  # type: ignore[no-any-return]
         frame, out | {reason: np.repeat(one, each) for reason, one in lost.items()}, each * len(first)
     )
+
+
+def _after_close(rows: Rows, markets: Any) -> NDArray[np.bool_]:
+    """Which rows begin at or after the close of their market, where records say it."""
+    if markets is None or "ts" not in rows.table.names:
+        return np.zeros(len(rows.table), bool)
+    ids, market = frames.distinct_ids(rows.table, ["market_id"])
+    return np.asarray(rows.table.times("ts") >= over(lives_of(markets), [name for (name,) in ids])[market])
 
 
 def _refuse(y: str, columns: Iterable[str], values: Floats, link: Link) -> None:

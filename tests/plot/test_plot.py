@@ -823,8 +823,8 @@ def test_titles_of_plotly_panels_fit_their_columns_on_a_phone(question: str, cou
 
 def test_a_line_breaks_where_the_width_says_that_a_bucket_is_missing() -> None:
     """One missing bucket is a gap for a frame that carries its width; another frame bridges up to ten usual steps."""
-    whole = marketdata.testing.prices(buckets=12)
+    whole = testing.prices(buckets=12)
     rows = whole[whole["ts"].dt.minute != 5]
     for frame, is_broken in ((rows, True), (rows.assign(), True), (pd.DataFrame(rows.to_dict("list")), False)):
-        (line,) = marketdata.plot.prices(frame).lines
+        (line,) = plot.prices(frame).lines
         assert np.isnan(line.get_ydata()).any() == is_broken

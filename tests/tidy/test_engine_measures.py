@@ -102,6 +102,7 @@ def plain(frame: Any) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.filterwarnings("ignore::marketdata.errors.MissingValuesWarning")
+@pytest.mark.filterwarnings("ignore::marketdata.errors.FewMarketsWarning")
 def test_an_engine_gives_the_rows_of_polars(running: Engine, polar: list[pl.DataFrame]) -> None:
     """Each function on the engine's frames gives the same rows, and the engine's kind of frame."""
     frames = [running.frame(f) for f in polar]
