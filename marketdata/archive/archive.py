@@ -30,6 +30,7 @@ from marketdata.recordings.files import ReadOptions, files_of, refuse_one_token
 from marketdata.recordings.format import kept_fields
 from marketdata.recordings.roles import renamed_columns
 from marketdata.resolution import UNITS, BucketWidth
+from marketdata.stream.raw import RawFiles
 from marketdata.tidy.frames import frame_kind
 from marketdata.times import Duration, TimeLike, ends_of, to_duration, to_micros
 from marketdata.typing import Frame, FrameKind
@@ -459,6 +460,7 @@ class Archive(Generic[Frame]):
         every: str | None = None,
         keep: Sequence[str] = ("tick_size",),
         commit_every: float = 15.0,
+        raw: Address | None = None,
         stop: threading.Event | None = None,
     ) -> Iterator[Recording]:
         """Record order books at full depth, and trades, from the stream of a venue; yields a report per commit.
@@ -484,6 +486,9 @@ class Archive(Generic[Frame]):
             Fields of snapshots to store: "last_trade_price", "tick_size".
         commit_every : float
             Time between commits [s]; a crash loses what was not committed.
+        raw : path, optional
+            A folder for the frames as they came, one compressed file a connection. `add_files` with ``max_age="1d"``
+            makes the same books of them, and those of the buckets at the edges of gaps, which were seen in part.
         stop : threading.Event, optional
             Ends it once it is set.
 
@@ -510,7 +515,8 @@ class Archive(Generic[Frame]):
         channel = client.stream()
         recording.width_of(self._store, every)
         ends, seconds = stop or threading.Event(), number("commit_every", commit_every, least=0.1)
-        return recording.Run(self._store, client, channel, selection, ends, kept_fields(keep), seconds).reports()
+        files = None if raw is None else RawFiles(os.fspath(raw))
+        return recording.Run(self._store, client, channel, selection, ends, kept_fields(keep), seconds, files).reports()
 
     def books(
         self,

@@ -472,8 +472,10 @@ class ImportedFile:
             received = Arrivals.joined([batch.received for batch in kept])
             whole = self._in_dollars(whole)
             markets = [market for batch in kept for market in batch.markets]
+            restarts = any(batch.restarts for batch in kept)
             kept.clear()  # memory
-            self._add_batches([Batch(rule.by_time(whole) if early else whole, received=received, markets=markets)])
+            self._add_batches([Batch(rule.by_time(whole) if early else whole, received=received, markets=markets,
+                                     restarts=restarts)])  # fmt: skip
         if self._format.changes:
             self.keep(self._run.feed.end())
 
@@ -492,6 +494,7 @@ class ImportedFile:
         for batch in batches:
             run.add_records("markets", self._wanted_records(batch.markets))
             if self._format.changes:
+                self.keep(run.feed.restart() if batch.restarts else ())
                 self.keep(run.feed.received(batch.received))
                 run.gaps.update((run.feed.holes.sum(axis=1) // 2).tolist())
             changes = rule.concatenated([waiting, batch.changes])

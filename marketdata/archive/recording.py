@@ -27,6 +27,7 @@ from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.stream.channel import Channel
 from marketdata.stream.connection import Connections, Event
+from marketdata.stream.raw import RawFiles
 from marketdata.stream.recorder import Recorded, Recorder
 from marketdata.times import SECOND, to_datetime
 
@@ -79,6 +80,7 @@ class Run:
     stop: threading.Event
     keep: Sequence[str] = ("tick_size",)
     commit_every: float = COMMIT_EVERY
+    raw: RawFiles | None = None
     counts: Counter[str] = field(default_factory=Counter, init=False)
 
     def __post_init__(self) -> None:
@@ -123,6 +125,8 @@ class Run:
         self._take_events(SYSTEM.monotonic())
         for number in [*self.recorder.lines]:
             self.recorder.end(number, _now(), "stopped")
+        if self.raw is not None:
+            self.raw.close()
         self._commit(self.recorder.take())
 
     # Markets
@@ -167,16 +171,21 @@ class Run:
             self.counts["frames"] += 1
             if (why := self.recorder.frame(number, body, at)) is not None:
                 self._end([(number, why)])
+                return
         elif kind == "pong":
             self.recorder.answered(number, at, _now())
         else:
-            self.error = body.decode(errors="replace")
-            self.recorder.end(number, _now(), self.error)
+            self._end([(number, body.decode(errors="replace"))])
+            return
+        if self.raw is not None and number in self.recorder.lines:
+            self.raw.write(event)
 
     def _end(self, over: Sequence[tuple[int, str]]) -> None:
         assert self._connections is not None
         for number, why in over:
             self._connections.end(number)
+            if self.raw is not None:
+                self.raw.end(number)
             self.recorder.end(number, _now(), why)
             self.error = why
 
@@ -213,6 +222,8 @@ class Run:
     # What is stored
 
     def _commit(self, got: Recorded) -> None:
+        if self.raw is not None:
+            self.raw.flush()
         withdrawn = {market: union(ranges) for market, ranges in got.withdrawn.items()}
         seen = {market: subtract(ranges, withdrawn.get(market, ())) for market, ranges in got.seen.items()}
         seen = {market: union(ranges) for market, ranges in seen.items() if ranges}

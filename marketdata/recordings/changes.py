@@ -301,6 +301,11 @@ class Rebuilder:
         """All books that are valid until now; they stay open, in case the recording goes on."""
         yield from self.rebuilt(self.open, "all")
 
+    def restart(self) -> Iterator[Books]:
+        """The books that are valid until now, which end here, as another connection begins."""
+        yield from self.finish()
+        self.open = no_changes()
+
     def rebuilt(self, rows: Changes, closing: _Closing) -> Iterator[Books]:
         """Books of rows, in order within each token; ``open`` becomes the books that are open after them."""
         if np.any(rows.token[1:] < rows.token[:-1]):

@@ -396,7 +396,11 @@ class MessageReader:
         part.add(CHANGE, self._count, moment, tokens, kept)
 
     def _add_gap(self, seen: str | None) -> None:
-        """End the books of all tokens where the connection was lost: without a time, at the message before."""
+        """End the books of all tokens where the connection was lost: without a time, at the message before.
+
+        A connection that begins before any book ends those of earlier files.
+        """
+        self._batch.restarts |= not self._tokens
         at = str(parse_moment(str(seen)))
         for code in range(len(self._tokens)):
             self._part.add_book(_NO_LEVELS, 0, GAP, self._count, (at, at), [code])

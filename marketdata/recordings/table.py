@@ -67,7 +67,8 @@ class Batch:
 
     ``rows`` were read. ``left_out`` counts those that are neither, by reason. ``received`` are the messages by which
     the recording is known to have gone on. ``markets`` are records as `Archive.add` takes them. ``keep`` names fields
-    of snapshots. ``notes`` say what was scaled, and which rows are wrong.
+    of snapshots. ``notes`` say what was scaled, and which rows are wrong. ``restarts``: another connection begins, so
+    that no book from before is valid.
     """
 
     changes: Changes = field(default_factory=no_changes)
@@ -78,6 +79,7 @@ class Batch:
     markets: list[dict[str, Any]] = field(default_factory=list)
     keep: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
+    restarts: bool = False
 
 
 class Change(NamedTuple):

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from archive.steps import steps
 from reference.stream_stub import Book, Socket, Stream
-from stream.simulated import as_numbers, drawn_faults
+from stream.simulated import Day, as_numbers, drawn_faults
 
 import marketdata as md
 from marketdata.archive.recording import Recording
 from marketdata.errors import ArchiveFullError, ConfigError
+from marketdata.stream.connection import Event
+from marketdata.stream.raw import RawFiles
 
 NOWHERE = "http://127.0.0.1:9"
 
@@ -88,6 +90,50 @@ def test_a_socket_is_recorded_through_its_faults(tmp_path: Path, kind: str | Non
     assert 0 < reports[-1].books <= len(held(archive))
     assert reports[-1].gaps >= min(count, 1)
     assert f"{reports[-1].books:,} books" in str(reports[-1])
+
+
+class RawDay(Day):
+    """A day whose frames are kept."""
+
+    def __init__(self, folder: Path, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.raw, end = RawFiles(folder), self.recorder.end
+
+        def ended(number: int, now: int, why: str) -> None:
+            self.raw.end(number)
+            end(number, now, why)
+
+        self.recorder.end = ended  # type: ignore[method-assign]
+
+    def _send(self, number: int, frame: bytes, now: int) -> None:
+        super()._send(number, frame, now)
+        if number in self.recorder.lines:
+            self.raw.write(Event(number, "frame", now, frame))
+
+
+@pytest.mark.parametrize("kind", ["reset", "stall", "garbage", "close"])
+def test_raw_frames_make_the_same_books_later(tmp_path: Path, kind: str) -> None:
+    """An import of the frames has every recorded book, and beside them those of buckets at the edges of gaps."""
+    stream = Stream.drawn(4, seconds=60)
+    day = RawDay(tmp_path / "raw", stream, drawn_faults(stream, kind, 3, 5), down=9)
+    day.run()
+    later = md.Archive(tmp_path / "later", frame="polars", base="1s")
+    later.add_files(tmp_path / "raw", max_age="1d", progress=False)
+    now, again = ({key: as_numbers(book) for key, book in books.items()} for books in (day.held, held(later)))
+    assert {key: again.get(key) for key in now} == now
+    seen = {second for _, second in now}
+    assert all(seen.intersection(range(second - 3, second + 4)) for _, second in again.keys() - now.keys())
+
+
+def test_raw_frames_of_a_recording_are_kept(tmp_path: Path) -> None:
+    """A folder has a file of each connection, whose frames can be imported."""
+    stream = Stream.drawn(4, seconds=20)
+    with Socket(stream, drawn_faults(stream, "reset", 1, 5), down=9) as socket:
+        recorded(archive_of(tmp_path / "now", stream), socket, raw=tmp_path / "raw")
+    later = md.Archive(tmp_path / "later", frame="polars", base="1s")
+    report = later.add_files(tmp_path / "raw", progress=False)
+    assert len(report) == 2
+    assert report["disagreements"].sum() == 0 < report["points"].min()
 
 
 def test_leaving_the_loop_stores_what_was_seen(tmp_path: Path) -> None:

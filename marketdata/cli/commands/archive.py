@@ -179,6 +179,7 @@ def record(
     every: Annotated[str | None, typer.Option(help="Width of a bucket of a new archive.", show_default="1s")] = None,
     base_url: parameters.BaseUrl = None,
     commit_every: Annotated[float, typer.Option(help="Seconds between commits, with a line each on stderr.")] = 15.0,
+    raw: Annotated[str | None, typer.Option(metavar="FOLDER", help="Keep the frames as they came, in files.")] = None,
 ) -> None:
     """Record order books from the stream of a venue.
 
@@ -195,7 +196,7 @@ def record(
     from marketdata.archive import Archive
 
     client = parameters.client(base_url)
-    reports = Archive(archive).record(client, every=every, commit_every=commit_every, **chosen)
+    reports = Archive(archive).record(client, every=every, commit_every=commit_every, raw=raw, **chosen)
     _print(str(report) for report in reports)
 
 
