@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -29,6 +29,14 @@ def outside(ts: Ints, rng: Range, width: int, what: str, now: int | None = None)
     return count
 
 
+def refuse_jumps(times: Sequence[int], most: int, what: str) -> None:
+    """ContractError for a time that is far before or after both ends of a page in order of time."""
+    if times:
+        first, last = sorted((times[0], times[-1]))
+        if wrong := [at for at in times if not first - most <= at <= last + most]:
+            raise ContractError(f"A time of {what} is {wrong[0]}, on a page from {first} to {last}.")
+
+
 def shown(micros: int) -> str:
     """A time of an answer as a text, also one that no calendar has."""
     try:
@@ -37,13 +45,13 @@ def shown(micros: int) -> str:
         return f"{micros} microseconds"
 
 
-def refuse_others(found: Iterable[str | None], asked: Collection[str], what: str) -> None:
+def refuse_others(found: Iterable[object], asked: Collection[str], what: str) -> None:
     """ContractError for an answer about something else than was asked for; None says nothing."""
     wanted = {one.casefold() for one in asked}
     for one in found:
-        if one is not None and one.casefold() not in wanted:
+        if one is not None and str(one).casefold() not in wanted:
             names = ", ".join(map(repr, [*asked][:3]))
-            raise ContractError(f"The answer is about {what} {one[:100]!r}, and was asked for {names}.")
+            raise ContractError(f"The answer is about {what} {str(one)[:100]!r}, and was asked for {names}.")
 
 
 def refuse_shared_tokens(tokens: Iterable[str | None], market: str) -> None:

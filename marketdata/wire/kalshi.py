@@ -41,6 +41,8 @@ Levels = list[tuple[float, float]]
 
 class _Market(msgspec.Struct):
     ticker: str
+    event_ticker: str | None = None
+    title: str | None = None
     status: str | None = None
     result: str | None = None
     settlement_value: _Price = None
@@ -196,6 +198,8 @@ def market(
     ``payoffs`` are there once the market is final: 1 and 0 by the result, or what a scalar market paid. ``end_date`` is
     ``close_time`` while the market is open, and once it is over only where the venue could not move that.
     """
+    if not isinstance(row, Mapping):
+        raise ContractError(f"A market is no object: {str(row)[:80]!r}.")
     got = convert(_bare(row), _Market, f"The market {row.get('ticker')}")
     out = _renamed({**_group_facts(event, series), **row})
     paid = _payoffs(got)
@@ -289,12 +293,20 @@ def trades(rows: Sequence[Mapping[str, Any]]) -> Trades:
 
 def books(answer: Mapping[str, Any], ticker: str, ts: int) -> Books:
     """The books of both tokens from the bids of each."""
+    if not {"orderbook_fp", "orderbook"} & answer.keys():
+        raise ContractError(f"The answer about the book of {ticker} has no order book: {str(answer)[:80]!r}.")
     return books_of(tokens_of(ticker), [ts, ts], sides_of(*bids_of(answer, f"The book of {ticker}")))
 
 
 def bids_of(answer: Mapping[str, Any], what: str = "The book") -> tuple[Levels, Levels]:
     """The bids of Yes and of No [USD, contracts] of a book, which may be inside of an answer."""
-    top = _bare(answer.get("orderbook_fp") or answer.get("orderbook") or answer)
+    top: Any = answer
+    for name in ("orderbook_fp", "orderbook"):
+        if isinstance(top, Mapping) and top.get(name):
+            top = top[name]
+    if not isinstance(top, Mapping):
+        raise ContractError(f"{what} is no object: {str(top)[:80]!r}.")
+    top = _bare(top)
     levels = [convert(top.get(side) or [], list[tuple[_Price, Number]], what) for side in _OUTCOMES]
     sizes = [numbers([size for _, size in side], f"A size of {what}", null=False).tolist() for side in levels]
     yes, no = (

@@ -168,6 +168,8 @@ def market(row: Mapping[str, Any], event: Mapping[str, Any] | None = None) -> di
 
     It has a winner, or ``payoffs`` of a void market, only where the venue says that the market is closed and resolved.
     """
+    if not isinstance(row, Mapping):
+        raise ContractError(f"A market is no object: {str(row)[:80]!r}.")
     out = renamed(with_own_tokens(row), _MARKET_NAMES, _NUMBERS)
     got = convert(out, _Market, f"The market {row.get('slug') or row.get('id')}")
     number = None if got.id is None else str(got.id)

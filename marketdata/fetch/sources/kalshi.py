@@ -215,6 +215,7 @@ class Kalshi(Venue):
         for tier in (_LIVE, _ARCHIVE) if row is None and not members else ():
             with suppress(NotFoundError):
                 row = self._object((*tier, "markets", ticker), "market")
+                gate.refuse_others([wire.ticker_in(row)], [ticker], "the market")
                 self._archived |= {ticker} if tier else set()
                 break
         if row is None and "-" not in ticker:
@@ -280,6 +281,8 @@ class Kalshi(Venue):
 
     def _fact(self, kind: str, ticker: object) -> dict[str, Any]:
         """The answer about an event or a series; the one about a series has the fees."""
+        if ticker is not None and not isinstance(ticker, str):
+            raise ContractError(f"The ticker of the {kind} of a market is {str(ticker)[:80]!r}; it is a text.")
         if ticker and (kind, ticker) not in self._facts:
             path = ("events" if kind == "event" else kind, str(ticker))
             found: dict[str, Any] = {}

@@ -78,7 +78,7 @@ class Polymarket(Venue):
     days.
     """
 
-    service, rates = SERVICE, RATES
+    service, rates, _asks_for_times = SERVICE, RATES, False
 
     def __init__(
         self, hosts: Mapping[str, str], *, allow_insecure: bool = False, route: PolymarketRoute = "clob"
@@ -273,8 +273,14 @@ class Polymarket(Venue):
             path = ("markets", name) if name.isdigit() else ("markets", "slug", name)
             with suppress(NotFoundError):
                 found = wire.market(self._object(path, host="gamma"))
+                gate.refuse_others([found.get("gamma_id" if name.isdigit() else "slug")], [name], "the market")
+                if found["id"] != found["gamma_id"] and not found["id"].startswith("0x"):
+                    raise ContractError(f"The condition id of {name!r} is {found['id'][:80]!r}; it begins with 0x.")
         if found is None and (name.startswith("0x") or name.isdigit()):
             found = next(self._named([name], are_tokens=True), None)
+            known = [] if found is None else [wire.condition_of(one.lower()) for one in names_of(found)]
+            if found is not None and name not in known:
+                raise ContractError(f"The answer is about the market {found['id']!r}, and was asked for {name!r}.")
         elif found is None:
             found = self._of_event(name)
         if found is None:
@@ -450,12 +456,16 @@ class Polymarket(Venue):
 
     def _prints(self, market: str, rng: Range) -> Iterator[Rows]:
         """Prints of a market, read back to the start of the range if the newest come first."""
-        params = {"condition": self._known(market)["id"], "taker_only": "true", "limit": _TRADES}
+        known = self._known(market)
+        tokens = [token["id"] for token in known["tokens"]]
+        params = {"condition": known["id"], "taker_only": "true", "limit": _TRADES}
         for page in self._print_pages(("v2", "trades"), "data", params, host="data"):
             found = (wire.condition_of(str(row.get("condition_id", row.get("conditionId")))) for row in page)
-            gate.refuse_others(found, [params["condition"]], "the market")
-            yield page
+            gate.refuse_others(found, [known["id"]], "the market")
+            gate.refuse_others((row.get("token_id", row.get("asset")) for row in page), tokens, "the token")
             times = convert([row.get("timestamp") for row in page], list[int], "The list of times of trades")
+            gate.refuse_jumps(times, DAY // SECOND, f"the trades of {market}")
+            yield page
             if times and times[0] > times[-1] and times[-1] * SECOND < rng.start:
                 return
 

@@ -19,6 +19,8 @@ from marketdata.errors import (
     MarketDataError,
     NotFoundError,
     ParameterError,
+    ServiceOddityWarning,
+    warn,
 )
 from marketdata.fetch import gate
 from marketdata.fetch.checkpoint import Report
@@ -77,6 +79,7 @@ class Venue:
 
     service: Service
     rates: Mapping[str, Host]
+    _asks_for_times = True  # of trades; else they are read back from the newest
 
     def __init__(self, hosts: Mapping[str, str], main: str, *, allow_insecure: bool, **options: str) -> None:
         self._hosts, self._options = dict(hosts), options
@@ -325,6 +328,8 @@ class Venue:
             for rows in self._prints(market, rng):
                 order.see([self._trades_of([row]).ts.tolist() for row in (rows[0], rows[-1])] if rows else [])
                 page = self._trades_of(rows)
+                if self._asks_for_times and gate.outside(page.ts, rng, DAY, f"the trades of {market}"):
+                    raise ContractError(f"Some trades of {market} are of times that were not asked for.")
                 oldest = int(page.ts.min(initial=end))
                 page = page.between(*rng)
                 late = page.between(end, rng.end)
@@ -355,8 +360,22 @@ class Venue:
         if view not in self.service.live:
             what = f"{self.service.name} has no {view} of this moment; it has {', '.join(self.service.live)}."
             raise ConfigError(what, argument="view")
-        for books in self._books(tokens):
-            yield of_tokens(books, tokens)  # a cache may answer about others
+        return (self._asked_for(books, tokens) for books in self._books(tokens))
+
+    def _asked_for(self, books: Books, tokens: Sequence[str]) -> Books:
+        """The books of tokens that were asked for, of the market that has them; a warning counts the others."""
+        own = [
+            self._records.get(str(one.token_id), {}).get("id", one.market_id) == one.market_id for one in books.tokens
+        ]
+        wanted = [
+            one.token_id for one, is_own in zip(books.tokens, own, strict=True) if is_own and one.token_id in tokens
+        ]
+        if others := len(books.tokens) - len(wanted):
+            what = (
+                f"{others} books of {self.service.name} are of tokens or markets that were not asked for, and left out."
+            )
+            warn(what, ServiceOddityWarning)
+        return of_tokens(books, wanted)
 
     def _books(self, tokens: Sequence[str]) -> Iterator[Books]:
         """The books of tokens at this moment, if the venue has them."""
