@@ -293,7 +293,8 @@ def trades(rows: Sequence[Mapping[str, Any]]) -> Trades:
 
 def books(answer: Mapping[str, Any], ticker: str, ts: int) -> Books:
     """The books of both tokens from the bids of each."""
-    if not {"orderbook_fp", "orderbook"} & answer.keys():
+    top: Any = answer
+    if not isinstance(top, Mapping) or top.keys().isdisjoint(("orderbook_fp", "orderbook")):
         raise ContractError(f"The answer about the book of {ticker} has no order book: {str(answer)[:80]!r}.")
     return books_of(tokens_of(ticker), [ts, ts], sides_of(*bids_of(answer, f"The book of {ticker}")))
 
