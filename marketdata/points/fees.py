@@ -140,16 +140,18 @@ class Schedule:
                 "or keep the rows from then on."
             )
 
-    def of_market(self, market_id: str) -> Schedule:
-        """The fees of one market; ConfigError if they are not known."""
+    def of_market(self, market_id: str, at: int | None = None) -> Schedule:
+        """The fees of one market, for trades from ``at`` on [microseconds]; ConfigError if they are not known."""
         if self.markets is None:
+            if at is not None:
+                self.check_time(at, market_id)
             return self
         if market_id not in self.markets:
             raise ConfigError(
                 f"The fee of market {market_id!r} is not known, and none is not assumed. Name it: {ALLOWED}, whose "
                 "records have it."
             )
-        return self.markets[market_id]
+        return self.markets[market_id].of_market(market_id, at)
 
     def charge_for(self, books: Books) -> Charge:
         """Fees of trades with books, by the market of each book."""

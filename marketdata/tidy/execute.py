@@ -193,8 +193,7 @@ def execute(
         first, last = place.get(key, (0, 0))
         rows = slice(snapshots.bounds[first], snapshots.bounds[last])
         over = resolved.over([token])[0]
-        fees_of_token = fee_schedule.of_market(token.market_id)
-        fees_of_token.check_time(min(order.at for order in of_token), token.market_id)
+        fees_of_token = fee_schedule.of_market(token.market_id, min(order.at for order in of_token))
         ledger = Ledger(token, books_of_token, fees_of_token, hold, patience, over, is_book[rows])
         ledger.trade(of_token)
         ledgers.append(ledger)

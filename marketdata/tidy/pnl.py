@@ -158,8 +158,10 @@ class _Prints:
         given = schedule(fees) if fees is not None else None
         if given is not None:
             fee = np.array([
-                given.of_market(market)(price, size) if not reason else np.nan
-                for market, price, size, reason in zip(self.market, self.price, self.size, self.why, strict=True)
+                given.of_market(market, at)(price, size) if not reason else np.nan
+                for market, at, price, size, reason in zip(
+                    self.market, ts.tolist(), self.price, self.size, self.why, strict=True
+                )
             ], float)  # fmt: skip
         else:
             fee = table.numbers("fee") if "fee" in table.names else np.full(len(table), np.nan)

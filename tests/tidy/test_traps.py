@@ -128,7 +128,8 @@ def arguments(name: str, takes: Any, setting: Setting) -> dict[str, Any]:
         "ts", "market_id", "token_id", "token_label", *({"observed"} & {*books.columns}), price="mid"
     )
     moved = books["ts"][0] - START
-    trades = prices.filter(token_label="Yes").with_columns(side=pl.lit("buy"), size=5.0).drop("observed", strict=False)
+    prints = prices.filter(pl.col("observed")) if "observed" in books.columns else prices
+    trades = prints.filter(token_label="Yes").with_columns(side=pl.lit("buy"), size=5.0).drop("observed", strict=False)
     known: dict[str, Any] = {
         "frame": prices.with_columns(x=pl.col("price") ** 2) if name in OF_PRICES else books, "books": books,
         "prices": books, "left": best_of(books), "right": best_of(books), "frames": [books, books], "trades": trades,
@@ -254,6 +255,7 @@ RIGHT = {
     ("slope", "survivors"): "a slope needs no outcomes",
     ("slope", "equal times"): "its rows may be of any kind, such as trades",
     ("vwap", "equal times"): "several prints share a time",
+    ("pnl", "equal times"): "several prints share a time",
     ("align", "carried forward"): "it fills in itself what the clean frame lacks",
     ("asof_join", "carried forward"): "the value is the same, beside its own observed and a later available_at",
     ("effective_spread", "carried forward"): "the mid is the same, with a later available_at",
