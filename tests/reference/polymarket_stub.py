@@ -276,6 +276,8 @@ class PolymarketStub(VenueStub):
             of_row = {row["id"]: {TAGS[slug] for slug in tags_of(self.number_of(kind, row))} for row in rows}
             wanted = {*params["tag_id"]}
             rows = [r for r in rows if (wanted <= of_row[r["id"]] if is_all else wanted & of_row[r["id"]])]
+        if params.get("include_markets") == ["false"]:
+            rows = [{name: value for name, value in row.items() if name != "markets"} for row in rows]
         if ask.path.endswith("/keyset"):
             flat = {name: values[0] for name, values in params.items()}
             some, cursor = page(rows, flat, self.largest_page, "after_cursor", sticky=self.traps.sticky_cursor)

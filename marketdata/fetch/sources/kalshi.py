@@ -365,7 +365,7 @@ class Kalshi(Venue):
         if is_all and kind == "markets" and states and not is_open:
             yield from self._over(given, states)
         else:
-            for event in self._events(name, series, given, size, is_open=is_open):
+            for event in self._events(name, series, given, size, is_open=is_open, has_markets=kind == "markets"):
                 of = self._fact("series", event.get("series_ticker"))
                 if kind == "events":
                     yield from batches.readable(partial(wire.event, series=of), [event])
@@ -408,14 +408,21 @@ class Kalshi(Venue):
         return wire.market(row, {**known, **event} or None, series)
 
     def _events(
-        self, name: str | None, series: str | None, given: Mapping[str, str], size: int, *, is_open: bool
+        self,
+        name: str | None,
+        series: str | None,
+        given: Mapping[str, str],
+        size: int,
+        *,
+        is_open: bool,
+        has_markets: bool = True,
     ) -> Iterator[dict[str, Any]]:
-        """Events with their live markets, without parlays."""
-        params: dict[str, Any] = {"with_nested_markets": "true"}
+        """Events without parlays, with their live markets if these are wanted."""
+        params: dict[str, Any] = {"with_nested_markets": str(has_markets).lower()}
         if name is not None:
             top: Any = self._main.get_json(("events", name), params)
             found = venue.member(top, "event")
-            if not (nested := found.get("markets") or top.get("markets")):
+            if not (nested := found.get("markets") or top.get("markets")) and has_markets:
                 rows = self._listed(("markets",), "markets", "ticker", {"event_ticker": name, "mve_filter": "exclude"})
                 nested = [row for some in rows for row in some]
             pages = iter([[found | {"markets": nested}]])

@@ -55,7 +55,8 @@ SERVICE = Service(
     filters=("search", "tags", "tags_match", "start_date_min", "start_date_max", "end_date_min", "end_date_max",
              "min_liquidity", "include_closed", "state", "sort", "order", "resolved_at_min", "resolved_at_max"),
     live=("books",), has_trades=True, names_filter="names",
-    own_parameters=("limit", "after_cursor", "closed", "offset", "page", "q", "limit_per_type", "events_status"),
+    own_parameters=("limit", "after_cursor", "closed", "offset", "page", "q", "limit_per_type", "events_status",
+                    "include_markets"),
 )  # fmt: skip
 LONGEST = 15 * DAY  # of one answer of prices
 _KEPT_DAYS = ((5 * MINUTE, 7), (30 * MINUTE, 60), (180 * MINUTE, 90))  # widths below these, by the Data API
@@ -327,7 +328,9 @@ class Polymarket(Venue):
             hint = "Give state=, or sort=, which sorts both together."
             raise ConfigError("sorts open and closed ones apart, two listings.", argument="params['order']", hint=hint)
         since, until = (given.pop(f"resolved_at_{end}", None) for end in ("min", "max"))
-        params = {"include_tag": "true" if kind == "markets" else None, **self._params(kind, given), "limit": size}
+        # A record of an event has no use for its markets, which are most of an answer.
+        own = {"include_tag": "true"} if kind == "markets" else {"include_markets": "false"}
+        params = {**own, **self._params(kind, given), "limit": size}
         if sort is not None:
             field, is_rising = _SORTS[sort]
             params |= {"order": field, "ascending": str(is_rising if order is None else order == "asc").lower()}
