@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from copy import copy
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from inspect import signature
@@ -24,6 +25,8 @@ from typing import (
     cast,
     overload,
 )  # fmt: skip
+
+import numpy as np
 
 from marketdata.accessor import carry
 from marketdata.adapters.names import names
@@ -53,10 +56,11 @@ from marketdata.fetch.plans import Plan, make_plan
 from marketdata.fetch.sources import connect
 from marketdata.fetch.threads import run_all
 from marketdata.fetch.windows import IdKind, Window
+from marketdata.points import candles
 from marketdata.points.arguments import choice, flag, whole
-from marketdata.points.columns import Data, Trades, joined
+from marketdata.points.columns import Books, Data, Series, Token, Trades, joined
 from marketdata.points.records import State, names_of
-from marketdata.points.views import VIEWS, View
+from marketdata.points.views import VIEWS, View, empty, quotes_of
 from marketdata.resolution import BucketWidth
 from marketdata.stream.channel import Channel, channel_of
 from marketdata.tidy import records
@@ -166,8 +170,8 @@ class Client(Generic[Frame]):
         default the environment variable MARKETDATA_POLYMARKET_URL or MARKETDATA_KALSHI_URL, if it is set, is the
         address of all hosts of that venue.
     route : {"clob", "data"}, optional
-        Where prices of Polymarket come from. By default they are means of the minutes of its order book, which reach
-        back for years; "data" takes the buckets of its Data API, which keeps minutes for seven days.
+        Where prices of Polymarket come from. By default they are means of the points of its order book, which reach
+        back for years, minutes for buckets below an hour and else hours; "data" takes the buckets of its Data API, which keeps minutes for seven days.
     price : {"mid", "last", "mean"}, optional
         Which price of a candle of Kalshi: by default the mid of the last quotes, else the last or the mean trade of the
         bucket, null where none traded. The mid of an hour is that at its end; minutes that are resampled give a mean.
@@ -224,6 +228,7 @@ class Client(Generic[Frame]):
         self._archive = archive
         self._report: Report | None = None  # of a read through the archive
         self.last_report: Report | None = None
+        self._tokens_by_name: dict[str, list[Token]] = {}  # for `now`
 
     def close(self) -> None:
         """Close idle connections, as ``with md.Client(...)`` does. A later call opens new ones; see `Client`."""
@@ -491,6 +496,115 @@ class Client(Generic[Frame]):
                 self._history.markets.name_near_ones(error, given)
             raise
         return frame()
+
+    def candles(
+        self,
+        market: Markets,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
+        resolution: str = "1h",
+        *,
+        period: Duration | None = None,
+    ) -> Frame:
+        """Candles of all tokens of a market, as a venue has them; for errors see `books`.
+
+        One row per token and bucket in which something changed: ``ts market_id token_id token_label``, then ``open``,
+        ``high``, ``low`` and ``close`` of ``bid_``, ``ask_`` and ``price_`` [probability], ``price_mean``, ``volume``
+        and ``open_interest`` [contracts]. ``ts`` is the start of the bucket [UTC]. A number that the venue lacks is
+        null, as is a price where nobody traded, and a side without a quote.
+
+        Kalshi has candles of quotes and trades. Its days begin in New York, so those here are made of hours. Polymarket
+        has none: they are made of the minutes of its order book's mid, so that ``price_`` columns are no trades, and
+        all others are null; ``frame.md.report`` says so. A service of the interface is a ConfigError.
+
+        Parameters
+        ----------
+        market : str, record, or list of these
+            Id or slug, or several.
+        start, end : datetime, date, str or number, optional
+            Start inclusive, end exclusive [UTC if no zone is given; numbers are Unix s], by default now.
+        resolution : str
+            Width of the buckets, one that the venue has.
+        period : str or timedelta, optional
+            As for `books`.
+
+        Examples
+        --------
+        >>> client.candles(market, "2025-12-31", "2026-01-01", "1h")
+        Traceback (most recent call last):
+        marketdata.errors.ConfigError: another service has no candles; it has books, prices, metrics.
+        """
+        rng, width, service = (
+            to_range(*_whole_span(start, end, period)),
+            BucketWidth.of(resolution),
+            self._source.service,
+        )
+        given, parts, report = self._names(market), list[Series](), Report()
+        if service.resolutions is not None and str(width) not in service.resolutions:
+            what = f"is no resolution of {service.name}; it has {', '.join(service.resolutions)}."
+            raise ConfigError(what, argument="resolution", value=resolution)
+
+        def fetch(name: str) -> None:
+            parts.append(self._source.candles(name, rng, width, report))
+
+        def frame() -> Frame:
+            filled = [part for part in parts if len(part)] or parts[:1]
+            found = joined(filled) if filled else candles.none()
+            return cast("Frame", carry(to_frame(found, self.frame, width=width), report))
+
+        self.last_report = report
+        try:
+            run_all(self._source, [partial(fetch, name) for name in given])
+        except MarketDataError as error:
+            error.partial = frame()
+            if isinstance(error, NotFoundError):
+                self._history.markets.name_near_ones(error, given)
+            raise
+        return frame()
+
+    def now(self, market: Markets) -> Frame:
+        """Best bid and ask of all tokens of markets at this moment; for errors see `books`.
+
+        One row per token that is traded: ``ts market_id token_id token_label best_bid best_bid_size best_ask
+        best_ask_size mid spread``, as of `quotes`. ``ts`` is the time of the answer by the venue's clock [UTC]. Many
+        markets take one request: 500 tokens of Polymarket, 100 markets of Kalshi; what names them is asked for once. A
+        token without a book has no row. An unknown market of several is an error, with the rows of the others in
+        ``.partial``. A service of the interface is a ConfigError: ask for its last bucket.
+
+        Parameters
+        ----------
+        market : str, record, or list of these
+            Id or slug, or several.
+
+        Examples
+        --------
+        >>> client.now(market)
+        Traceback (most recent call last):
+        marketdata.errors.ConfigError: another service has no books of this moment; ask for the last bucket.
+        """
+        given, parts = self._names(market), list[Data]()
+        if "books" not in self._source.service.live:
+            self._source.now("books", ())  # an error says what to ask for instead
+        unseen = [name for name in given if name not in self._tokens_by_name]
+        for record in self.market_records(unseen) if unseen else ():
+            tokens = [Token(record["id"], str(token["id"]), token.get("label")) for token in record["tokens"]]
+            others = unseen if len(unseen) == 1 else []
+            self._tokens_by_name |= dict.fromkeys([*names_of(record), *others], tokens)
+        known = {str(t.token_id): t for name in given for t in self._tokens_by_name.get(name, ())}
+        for part in self._source.now("books", [*known]) if known else ():
+            at = round((self._source.server_time or time.time()) * SECOND)
+            quotes = quotes_of(cast("Books", part))
+            named = [known[str(token.token_id)] for token in part.tokens]
+            parts.append(replace(quotes.with_tokens(named, quotes.bounds), ts=np.full(len(quotes), at)).sort())
+        frame = cast("Frame", to_frame(joined(parts) if parts else empty("quotes"), self.frame))
+        for name in given:
+            if name not in self._tokens_by_name:
+                try:
+                    self.market(name)
+                except MarketDataError as error:
+                    error.partial = frame
+                    raise
+        return frame
 
     def resume(self, resume: Resume, *, levels: int | None = None) -> Frame:
         """Fetch the rest after an error (``resume`` is ``error.resume``); parameters and errors as for `books`.

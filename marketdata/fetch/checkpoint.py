@@ -16,7 +16,7 @@ _COUNTED_ONCE = frozenset({"limit_clamped", "cursor_empty", "content_type_not_js
 # Services may repeat the last row of a page on the next one, or have other limits.
 _ALLOWED_IN_STRICT_MODE = frozenset({"duplicate_points", "limit_lowered"})
 _TRUE_OF_REAL_MARKETS = frozenset(
-    {"null_value", "crossed_book", "locked_book", "size_not_positive", "mean_of_hourly_points"}
+    {"null_value", "crossed_book", "locked_book", "size_not_positive", "mean_of_hourly_points", "candles_of_minutes"}
 )
 
 

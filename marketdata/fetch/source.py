@@ -10,8 +10,9 @@ from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.plans import PlanLimits
 from marketdata.fetch.windows import IdKind, Window
-from marketdata.points.columns import Data, Page, Trades
+from marketdata.points.columns import Data, Page, Series, Trades
 from marketdata.points.views import View
+from marketdata.resolution import BucketWidth
 from marketdata.times import Range
 from marketdata.vendors import Service
 
@@ -97,6 +98,9 @@ class Source(Protocol):
         The ranges touch, and the last begins where ``rng`` does. A part that ends after the one before it began has
         prints that came later than they should.
         """
+
+    def candles(self, market: str, rng: Range, resolution: BucketWidth, report: Report | None = None) -> Series:
+        """The candles of the tokens of a market that begin in a range; see `marketdata.points.candles`."""
 
     def now(self, view: View, tokens: Sequence[str]) -> Iterator[Data]:
         """The points of tokens at this moment, with the venue's times, in parts as they arrive."""

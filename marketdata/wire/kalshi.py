@@ -15,10 +15,11 @@ import numpy as np
 
 from marketdata.decimals import to_number
 from marketdata.errors import ContractError
+from marketdata.points.candles import CANDLES, CORNERS, coarser, mirrored
 from marketdata.points.columns import Books, Floats, Ints, Series, Token, Trades
 from marketdata.points.records import FLAG_TEXTS
 from marketdata.points.views import VIEWS, View
-from marketdata.times import SECOND, parse_moment
+from marketdata.times import HOUR, SECOND, Range, parse_moment
 from marketdata.vendors import KalshiPrice
 from marketdata.wire.decode import Number, Seconds, convert, numbers
 from marketdata.wire.venues import books_of, prints, renamed
@@ -65,6 +66,19 @@ class _Candle(msgspec.Struct, gc=False):
     yes_bid: _Closes | None = None
     yes_ask: _Closes | None = None
     price: _Closes | None = None
+    volume_fp: Number | None = None
+    volume: Number | None = None
+    open_interest_fp: Number | None = None
+    open_interest: Number | None = None
+
+
+class _Bar(msgspec.Struct, gc=False):
+    """A candle with all of its numbers."""
+
+    end_period_ts: Seconds
+    yes_bid: dict[str, Any] | None = None
+    yes_ask: dict[str, Any] | None = None
+    price: dict[str, Any] | None = None
     volume_fp: Number | None = None
     volume: Number | None = None
     open_interest_fp: Number | None = None
@@ -259,6 +273,33 @@ def candles(rows: Sequence[Mapping[str, Any]]) -> Candles:
     bid[bid == 0], ask[(ask == 1) | (ask == 0)] = np.nan, np.nan
     end = np.array([candle.end_period_ts for candle in got], np.int64) * SECOND
     return Candles(end, bid, ask, last, mean, volume, numbers(interest, "The open interest of a candle"))
+
+
+def bars(rows: Sequence[Mapping[str, Any]], ticker: str, part: Range, width: int) -> Series:
+    """The candles of both tokens of a market that begin in a range, at the start of each bucket; see `CANDLES`.
+
+    A bid of 0 and an ask of 1 are no quotes.
+    """
+    period = min(width, HOUR)
+    got: list[_Bar] = convert(rows, list[_Bar], "The list of candles")
+    got.sort(key=lambda bar: bar.end_period_ts)
+    got = [bar for bar in got if part.start + period <= bar.end_period_ts * SECOND <= part.end]
+    values: dict[str, Floats] = {}
+    for side, name in (("bid", "yes_bid"), ("ask", "yes_ask"), ("price", "price")):
+        of_side = [_bare(getattr(bar, name) or {}) for bar in got]
+        for corner in (*CORNERS, *(["mean"] if side == "price" else [])):
+            column = np.array([_dollars(one.get(corner)) for one in of_side], float)
+            column[(column == 0) | (column == 1) if side != "price" else np.isnan(column)] = np.nan
+            values[f"{side}_{corner}"] = column
+    for name in ("volume", "open_interest"):
+        pairs = [(getattr(bar, f"{name}_fp"), getattr(bar, name)) for bar in got]
+        given = [bare if fixed is None else fixed for fixed, bare in pairs]
+        values[name] = numbers(given, f"The {name.replace('_', ' ')} of a candle")
+    ts, values = coarser(np.array([bar.end_period_ts for bar in got], np.int64) * SECOND - period, values, width)
+    other = mirrored(values)
+    both = {name: np.concatenate([values[name], other[name]]) for name in CANDLES}
+    bounds = np.arange(3, dtype=np.int64) * len(ts)
+    return Series((), bounds, np.tile(ts, 2), both).with_tokens(tokens_of(ticker), bounds)
 
 
 def _prices(values: Sequence[tuple[_Price, _Price]]) -> Floats:

@@ -27,10 +27,10 @@ from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Answer, Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.windows import WORTH_DIVIDING, IdKind, Window
-from marketdata.points.columns import Data, Page, Trades, joined
+from marketdata.points.columns import Data, Page, Series, Trades, joined
 from marketdata.points.duplicates import repeated
 from marketdata.points.views import View
-from marketdata.resolution import micros_of
+from marketdata.resolution import BucketWidth, micros_of
 from marketdata.times import Range
 from marketdata.vendors import largest_limit
 from marketdata.wire import models
@@ -103,6 +103,10 @@ class Interface:
     def prints(self, market: str, rng: Range) -> Generator[tuple[Range, Trades], None, None]:  # noqa: ARG002
         """See `trades`."""
         raise self.service.lacks("trades")
+
+    def candles(self, market: str, rng: Range, resolution: BucketWidth, report: Report | None = None) -> Series:  # noqa: ARG002
+        """The interface has no candles."""
+        raise self.service.lacks("candles")
 
     def now(self, view: View, tokens: Sequence[str]) -> Iterator[Data]:  # noqa: ARG002
         """The interface has the buckets of the present as any others."""

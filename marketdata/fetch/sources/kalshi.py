@@ -148,6 +148,19 @@ class Kalshi(Venue):
             found = group.once((ticker, part, width), (window.id,), window, of_one)
         return found.of(window.view, ticker, width, self._price)
 
+    def _candles(self, window: Window, part: Range, report: Report | None) -> Series:
+        ticker, width = self._ticker(window.id), window.resolution.micros
+        period = _period(width)
+        params = {"start_ts": (part.start + period) // SECOND, "end_ts": part.end // SECOND}
+
+        def ask(tier: tuple[str, ...]) -> Rows:
+            path = (*(tier or ("series", self._series_of(ticker))), "markets", ticker, "candlesticks")
+            answer = self._read(path, "candlesticks", {**params, "period_interval": period // MINUTE}, report, None)
+            gate.refuse_others([answer.about], [ticker], "the market")
+            return answer.data
+
+        return wire.bars(self._from_tiers(ticker, ask), ticker, part, width)
+
     # Tiers
 
     def _tier(self, ticker: str) -> tuple[tuple[str, ...], bool]:

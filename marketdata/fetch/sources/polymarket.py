@@ -9,6 +9,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, get_args
 
@@ -31,6 +32,7 @@ from marketdata.fetch.sources import batches, venue
 from marketdata.fetch.sources.venue import Host, Rows, Venue
 from marketdata.fetch.windows import Group, Window
 from marketdata.points.arguments import choice
+from marketdata.points.candles import CANDLES, of_prices
 from marketdata.points.columns import Books, Series, Token, Trades, joined
 from marketdata.points.records import in_order, names_of
 from marketdata.resolution import BucketWidth
@@ -238,6 +240,20 @@ class Polymarket(Venue):
         inside = (ts >= part.start) & (ts < min(part.end, present))
         buckets, place, number = np.unique(ts[inside] // width * width, return_inverse=True, return_counts=True)
         return wire.History(buckets, np.bincount(place, price[inside], len(buckets)) / np.maximum(number, 1))
+
+    def _candles(self, window: Window, part: Range, report: Report | None) -> Series:
+        """Candles of the minutes of the order book's mid, which is all that the venue has."""
+        _, tokens = self._tokens(window)
+        ids, minutes = [str(token.token_id) for token in tokens], replace(window, resolution=BucketWidth.of("1m"))
+        found = self._points(ids, part, minutes, report, None) if ids else {}
+        found |= {one: self._points([one], part, minutes, report, None)[one] for one in ids if one not in found}
+        each = [of_prices(*found[one], window.resolution.micros) for one in ids]
+        bounds = np.cumsum([0, *(len(ts) for ts, _ in each)])
+        values = {name: np.concatenate([np.empty(0), *(v[name] for _, v in each)]) for name in CANDLES}
+        ts = np.concatenate([np.empty(0, np.int64), *(ts for ts, _ in each)])
+        if report is not None:
+            report.note({"candles_of_minutes": len(ts)})
+        return Series((), bounds, ts, values).with_tokens(tokens, bounds)
 
     def _histories(self, token: str, part: Range, resolution: BucketWidth, *counts: Any) -> wire.History:
         """Buckets of the Data API; ExpiredError if it no longer keeps such fine steps."""

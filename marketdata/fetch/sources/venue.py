@@ -30,9 +30,11 @@ from marketdata.fetch.pagination import paginate
 from marketdata.fetch.plans import PlanLimits
 from marketdata.fetch.sources import batches
 from marketdata.fetch.windows import IdKind, Window
+from marketdata.points import candles
 from marketdata.points.columns import Books, Data, Ints, Page, Series, Token, Trades, joined, no_probability
 from marketdata.points.records import names_of, state_of
 from marketdata.points.views import VIEWS, View, empty
+from marketdata.resolution import BucketWidth
 from marketdata.times import DAY, MINUTE, SECOND, Range, first_time, parse_iso
 from marketdata.vendors import Service
 from marketdata.wire.decode import load
@@ -354,6 +356,16 @@ class Venue:
     def _trades_of(self, rows: Rows) -> Trades:
         """The prints that rows mean."""
         raise NotImplementedError
+
+    def candles(self, market: str, rng: Range, resolution: BucketWidth, report: Report | None = None) -> Series:
+        """Candles of a market, part by part."""
+        window = Window("prices", "market", market, rng, resolution)
+        found = [self._candles(window, part, report) for part in self._parts(window)]
+        return joined(found).between(window.first_bucket, rng.end) if found else candles.none()
+
+    def _candles(self, window: Window, part: Range, report: Report | None) -> Series:  # noqa: ARG002
+        """The candles of all tokens of a market that begin in a part of a window."""
+        raise self.service.lacks("candles")
 
     def now(self, view: View, tokens: Sequence[str]) -> Iterator[Data]:
         """The books of tokens; a token that is no longer traded has none."""
