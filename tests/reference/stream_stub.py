@@ -129,16 +129,24 @@ class Socket:
     """The channel on a local socket: one stream for all connections, with faults by the number of a message.
 
     "reset" and "close" end all connections, "stall" is silent for ever; ``down`` messages are missed meanwhile.
-    "garbage" is a damaged frame. Messages come as fast as ``pace`` [s] allows.
+    "garbage" is a damaged frame. Messages come as fast as ``pace`` [s] allows, and ``between`` of them pass from one
+    connection to the next.
     """
 
     def __init__(
-        self, stream: Stream, faults: dict[int, str] | None = None, *, down: int = 0, pace: float = 0.0
+        self,
+        stream: Stream,
+        faults: dict[int, str] | None = None,
+        *,
+        down: int = 0,
+        pace: float = 0.0,
+        between: int = 0,
     ) -> None:
         self.stream, self.faults, self.down, self.pace = stream, dict(faults or {}), down, pace
+        self.between, self._connections = between, 0
         self.at = 0
         self.missed: list[tuple[str, int]] = []
-        self.is_over = threading.Event()
+        self.is_half, self.is_over = threading.Event(), threading.Event()
         every = [t for tokens in stream.markets.values() for t in tokens]
         self._books = {t: [ts, book] for t, (ts, book) in stream.states(every).items()}
         self._ready = threading.Event()
@@ -168,6 +176,9 @@ class Socket:
         tokens = set(asked["assets_ids"])
         reader = asyncio.create_task(self._answer(socket))
         market = self.stream.market_of
+        self._connections += 1
+        for _ in range(self.between if self._connections > 1 else 0):
+            self._next(missed=True)
         try:
             given = [message_of(t, market(t), ts, book) for t, (ts, book) in self._books.items() if t in tokens]
             if given and not self.is_over.is_set():
@@ -199,10 +210,13 @@ class Socket:
             reader.cancel()
 
     def _next(self, *, missed: bool = False) -> tuple[str, dict[str, Any]]:
-        ts, token, message = self.stream.messages[min(self.at, len(self.stream.messages) - 1)]
+        last = len(self.stream.messages) - 1
+        ts, token, message = self.stream.messages[min(self.at, last)]
         applied(self._books[token][1], message)
         self._books[token][0] = ts
         self.at += 1
+        if self.at * 2 > last:
+            self.is_half.set()
         if missed:
             self.missed.append((token, ts // 1000))
         return token, message
