@@ -153,7 +153,9 @@ class Interface:
 
     def record(self, market: str) -> dict[str, Any]:
         """The record of a market."""
-        return self.get("markets", market, model=models.MarketDetail)
+        record = self.get("markets", market, model=models.MarketDetail)
+        gate.refuse_shared_tokens((token["id"] for token in record["tokens"]), record["id"])
+        return record
 
     def similar(self, name: str) -> Iterator[list[str]]:
         """The slugs that have one of the two longest words of a name, then those of the first page."""
