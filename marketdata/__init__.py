@@ -6,6 +6,7 @@ A client, the aggregation rules of the service, a local archive that is filled g
 from __future__ import annotations
 
 import re
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -96,6 +97,8 @@ def __getattr__(name: str) -> object:
         return _NotInstalled(name, missing[0], extra)
     attribute = None if module == __name__ else getattr(import_module(module), name, None)
     value = import_module(f"{module}.{name}") if attribute is None else attribute
+    # A package that is also a function, which its import has put here.
+    value = sys.modules.get(f"{__name__}.{name}", value)
     globals()[name] = value
     return value
 

@@ -9,6 +9,7 @@ from marketdata.client import Client as Client
 from marketdata.client import read_pages as read_pages
 from marketdata.errors import MarketDataError as MarketDataError
 from marketdata.fetch.checkpoint import Report as Report
+from marketdata.recordings.catalogue import recordings as recordings
 from marketdata.recordings.rebuild import diff as diff
 from marketdata.recordings.rebuild import rebuild as rebuild
 from marketdata.recordings.trades import read_trades as read_trades

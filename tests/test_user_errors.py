@@ -55,9 +55,15 @@ def test_a_typo_in_a_listing_is_told(simulated: md.Archive) -> None:
     """Records of an event or series that there is not are none, with a warning that names those that are near."""
     event, market = (simulated.records(kind)[0]["slug"] for kind in ("events", "markets"))
     for call, told in (
-        (lambda: simulated.markets(event_slug=event + "s"), rf"No markets .* event_slug='{event}s'.*Similar: '{event}'"),
+        (
+            lambda: simulated.markets(event_slug=event + "s"),
+            rf"No markets .* event_slug='{event}s'.*Similar: '{event}'",
+        ),
         (lambda: simulated.events("nope"), "No events of the archive have series_slug='nope'"),
-        (lambda: md.outcomes(simulated.markets(event_slug=market)), f"one of the markets itself, which search='{market}' finds"),
+        (
+            lambda: md.outcomes(simulated.markets(event_slug=market)),
+            f"one of the markets itself, which search='{market}' finds",
+        ),
         (lambda: simulated.markets(event_slug="nope"), r"event_slug='nope'.*Give search="),
     ):
         with pytest.warns(md.errors.EmptyRangeWarning, match=told):

@@ -18,6 +18,7 @@ from marketdata.archive.reading import Reading
 from marketdata.archive.recording import Recording
 from marketdata.archive.scan import EngineName
 from marketdata.archive.selection import Selection
+from marketdata.archive.sources import Sources, parts_folder
 from marketdata.archive.storage.files import located
 from marketdata.archive.store import ArchiveStore
 from marketdata.display import html_table
@@ -25,7 +26,8 @@ from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice, number, with_flags
 from marketdata.points.records import RECORD_KINDS, RecordKind, Sort, State
 from marketdata.points.views import View
-from marketdata.recordings import wanted
+from marketdata.recordings import open_files, wanted
+from marketdata.recordings.catalogue import open_set
 from marketdata.recordings.files import ReadOptions, files_of, refuse_one_token
 from marketdata.recordings.format import kept_fields
 from marketdata.recordings.roles import renamed_columns
@@ -286,6 +288,70 @@ class Archive(Generic[Frame]):
             self._store, found, options, rule, markets, selection=selection, dry_run=dry_run, progress=progress
         )
         return self._reading.of(added)
+
+    @with_flags("progress")
+    def add_recording(
+        self,
+        name: str,
+        *,
+        only: Markets | None = None,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
+        licence: str | None = None,
+        address: str | None = None,
+        progress: bool | None = None,
+    ) -> Frame:
+        """Fetch the wanted part of an open recording, and add it: of each file only the row groups that may have it.
+
+        The recordings are those of `marketdata.recordings` that have an ``address``. A fetch that was cut goes on where
+        it was, with the row groups in the temporary folder of the machine, which are removed once they are imported.
+        The archive keeps what must be cited, and `export` writes it beside its file.
+
+        Returns the report of `add_files`, one row per file. RecordingWarning for an hour that has no file, and for a
+        file that has changed since it was fetched or imported, which is fetched again.
+
+        Parameters
+        ----------
+        name : str
+            The name of the recording.
+        only : str or list, optional
+            The markets and tokens to store, by their ids; by their slugs where the archive has the records.
+        start, end : time
+            The half-open range of buckets [UTC].
+        licence : str, optional
+            The licence, to confirm that your use is one that it allows; needed where it does not allow all.
+        address : str, optional
+            The address of a copy of its files, with ``{hour}`` in the place of the hour.
+        progress : bool, optional
+            As for `pull`.
+
+        Raises
+        ------
+        ConfigError
+            The name or the range is wrong, the licence does not allow every use, or no file has a name of ``only``.
+        NetworkError
+            The server cannot be reached.
+        """
+        found = open_set(name)
+        open_files.check_licence(found, licence)
+        bounds = [None if at is None else to_micros(at, what) for what, at in (("start", start), ("end", end))]
+        hours = open_files.hours_of(found, *bounds)
+        given = None if only is None else names("only", only)
+        selection = wanted.Selection(None if given is None else tuple(given), *bounds)
+        known = Sources(self._store)
+        fetched = open_files.fetched(
+            address or str(found.address), hours, wanted.wanted_in(selection, self._store.catalog["markets"]),
+            folder := parts_folder(self._store), known.files(name), progress,
+        )  # fmt: skip
+        files = list(fetched)
+        paths = [path for _, path in files if path is not None]
+        if not paths:
+            problem = f"is in none of the {len(files)} files; they name markets and tokens by their ids."
+            raise ConfigError(problem, argument="only", value=only)
+        report = self.add_files(paths, only=given, start=start, end=end, format=found.format, progress=progress)
+        known.add(found, {remote.url: remote.etag for remote, _ in files})
+        open_files.forget(folder, [remote for remote, _ in files])
+        return report
 
     @with_flags("all_markets", "clamp", "dry_run", "refresh", "progress")
     def pull(
@@ -852,7 +918,8 @@ class Archive(Generic[Frame]):
         """Write tidy rows of a ``view`` to a Parquet, CSV or JSON lines file; parameters and errors as for `books`.
 
         The suffix of ``path`` sets the format: ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson``. Without ``market`` it
-        writes all of the view. Rows are streamed in bounded memory.
+        writes all of the view. Rows are streamed in bounded memory. If the archive has points of open recordings, a
+        file ``.citation.txt`` beside it says what must be cited.
 
         Examples
         --------

@@ -33,7 +33,7 @@ from marketdata.recordings.files import ReadOptions, RecordingFile, tables_of
 from marketdata.recordings.format import Format, format_of, readable
 from marketdata.recordings.table import Batch, FileKind, Table
 from marketdata.recordings.units import PriceUnit
-from marketdata.recordings.wanted import EVERYTHING, NOT_WANTED, Selection, Wanted, wanted_of
+from marketdata.recordings.wanted import EVERYTHING, NOT_WANTED, Selection, Wanted, wanted_in
 from marketdata.times import MINUTE
 
 _FEW_BOOKS = 3
@@ -166,9 +166,7 @@ class Import:
 
     def wanted(self) -> Wanted:
         """What is wanted, with all names that the records so far give to it."""
-        only, catalog = self.selection.only, self.store.catalog["markets"]
-        ids = {id_ for name in only or () for id_ in (catalog.named(name), *catalog.markets_of(name)) if id_}
-        return wanted_of(self.selection, filter(None, map(catalog.of_id, sorted(ids))))
+        return wanted_in(self.selection, self.store.catalog["markets"])
 
     def not_found(self) -> list[str]:
         """The names of ``only`` that no file has."""

@@ -22,6 +22,7 @@ from marketdata.archive.pull import Pull
 from marketdata.archive.query import Missing
 from marketdata.archive.scan import EngineName, query_of
 from marketdata.archive.selection import Selection
+from marketdata.archive.sources import Sources
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice, whole
@@ -132,6 +133,8 @@ class Reading(Generic[Frame]):
         records = {} if ids is None else store.records(view, ids)
         ranges = query.covered_ranges(view, records, ids, start, end, "warn", self._active) if ids else None
         scan.export(query_of(store, view, ranges, ranges or wanted, resolution), Path(path))
+        if text := Sources(store).citations():
+            Path(f"{os.fspath(path)}.citation.txt").write_text(text, encoding="utf-8")
 
     def markets(
         self,

@@ -258,7 +258,7 @@ class Container:
         for number in range(file.num_row_groups):
             group = file.metadata.row_group(number)
             at, begins = begins, begins + group.num_rows
-            if not _may_have(group, needles):
+            if not may_have(group, needles):
                 continue
             if number not in self._kept_rows and needles.columns:
                 ids = file.read_row_group(number, columns=list(needles.columns))
@@ -402,7 +402,7 @@ def refuse_pointer(path: Path) -> None:
         raise ConfigError(f"{path.name!r} is a web page, and not the file itself: download it again.")
 
 
-def _may_have(group: Any, needles: Needles) -> bool:
+def may_have(group: Any, needles: Needles) -> bool:
     """Whether the statistics of a row group leave room for a wanted row."""
     bounds = {column.path_in_schema: column.statistics for column in map(group.column, range(group.num_columns))}
     known = {name: (found.min, found.max) for name, found in bounds.items() if found is not None and found.has_min_max}

@@ -175,3 +175,9 @@ def wanted_of(selection: Selection, records: Iterable[Mapping[str, Any]]) -> Wan
             names |= {*ids}
         names |= called
     return Wanted(frozenset(markets), frozenset(tokens), frozenset(names), start, end)
+
+
+def wanted_in(selection: Selection, catalog: Any) -> Wanted:
+    """What is wanted, with all names that a catalog of markets gives to it."""
+    ids = {id_ for name in selection.only or () for id_ in (catalog.named(name), *catalog.markets_of(name)) if id_}
+    return wanted_of(selection, filter(None, map(catalog.of_id, sorted(ids))))
