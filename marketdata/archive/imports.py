@@ -18,6 +18,7 @@ import polars as pl
 
 from marketdata.archive import ingest, query
 from marketdata.archive.import_journal import Journal
+from marketdata.archive.import_prints import PrintParts
 from marketdata.archive.records import Record
 from marketdata.archive.store import ArchiveStore, hull_of, times_of
 from marketdata.display import progress_bar
@@ -32,6 +33,7 @@ from marketdata.recordings.containers import SUFFIXES
 from marketdata.recordings.files import ReadOptions, RecordingFile, tables_of
 from marketdata.recordings.format import Format, format_of, readable
 from marketdata.recordings.table import Batch, FileKind, Table
+from marketdata.recordings.trades import prints_once
 from marketdata.recordings.units import PriceUnit
 from marketdata.recordings.wanted import EVERYTHING, NOT_WANTED, Selection, Wanted, wanted_in
 from marketdata.times import MINUTE
@@ -323,6 +325,45 @@ class ImportedFile:
         self._stored = self._rows - self._left_out.total()
         if self._rows and not self._stored and self._left_out.keys() != {NOT_WANTED}:
             raise _naming(self._file, ConfigError(f"stores none of its {self._rows:,} rows: {self._reasons()}."))
+
+    def add_trades(self) -> None:
+        """Add prints, market after market; each once, as `marketdata.read_trades` has them."""
+        with PrintParts() as prints:
+            try:
+                for batch in self._format.read(self._table):
+                    self._rows += batch.rows
+                    self._left_out += batch.left_out
+                    self._notes += batch.notes
+                    self._run.add_records("markets", self._wanted_records(batch.markets))
+                    if (rows := batch.frames.get("trades")) is not None and len(rows):
+                        prints.add(self._wanted_rows(rows, self._placed_rows(rows)))
+            except ConfigError as problem:
+                raise _naming(self._file, problem) from problem
+            for part in prints.parts():
+                once = prints_once(part)
+                self._left_out["recorded twice, or the repeated leg of a taker"] += len(part) - len(once)
+                self._add_prints(once)
+        self._left_out = +self._left_out
+        self._stored = self._rows - self._left_out.total()
+        if self._rows and not self._stored and self._left_out.keys() != {NOT_WANTED}:
+            raise _naming(self._file, ConfigError(f"stores none of its {self._rows:,} rows: {self._reasons()}."))
+
+    def _add_prints(self, rows: pl.DataFrame) -> None:
+        """Store the prints of whole markets. An id that several of them have is that of a trade, not of a print."""
+        if "trade_id" in rows.columns:
+            values = ("market_id", "token_id", "side", "price", "size")
+            of_id = rows.filter(pl.col("trade_id").is_not_null()).select("trade_id", *values).unique()
+            several = of_id.filter(pl.col("trade_id").is_duplicated())["trade_id"].unique()
+            if len(several):
+                self._notes.append("an id of a trade with several prints does not tell these apart, and is left out")
+                known = pl.when(~pl.col("trade_id").is_in(several.implode())).then("trade_id")
+                rows = rows.with_columns(known.alias("trade_id"))
+        if len(rows):
+            ts = pl.col("ts").cast(pl.Int64).cast(pl.Datetime("us", "UTC"))
+            try:
+                self._store("trades", rows.with_columns(ts))
+            except NotTidyError as problem:
+                raise NotTidyError(f"{self._file.name!r}: {problem}") from problem
 
     def _wanted_records(self, markets: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [record for record in markets if self._wanted.has_record(record)]
@@ -644,12 +685,6 @@ def add_files(
                     raise ConfigError(OTHER_SUFFIX)
                 table = Table(readable(file))
                 chosen = format_of(table)
-                if chosen.kind == "trades":
-                    raise ConfigError(
-                        f"{file.name!r} has trades ({chosen.needed}), which an archive does not store: md.read_trades "
-                        "reads them. If its rows are levels of books, "
-                        "format='levels' (--format) reads them; changes of books need a column is_snapshot."
-                    )
                 (recordings if _is_recording(chosen) else tables).append((table, chosen))
             except ConfigError as problem:
                 if is_named and len(parts) == 1:
@@ -661,7 +696,7 @@ def add_files(
         for table, chosen in sorted(tables, key=lambda pair: _ORDER.index(pair[1].kind)):
             imported = ImportedFile(run, table, chosen)
             try:
-                imported.add_table()
+                (imported.add_trades if chosen.kind == "trades" else imported.add_table)()
             except (ConfigError, NotTidyError) as problem:
                 if paths[table.file.path] and table.file.table is None:
                     raise

@@ -187,6 +187,12 @@ def _prints_of(file: RecordingFile) -> Iterator[Batch]:
     yield from read(table)
 
 
+def prints_once(rows: pl.DataFrame) -> pl.DataFrame:
+    """The prints of some whole markets, each once: without copies, and without repeated legs of takers."""
+    lacking = [pl.lit(None, pl.String).alias(name) for name in _TEXTS if name not in rows.columns]
+    return _without_repeated_legs(_once(rows.with_columns(lacking)))
+
+
 def _once(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows, each print once. Two rows are one print if its hash or id and all columns that both have agree."""
     has_id = pl.any_horizontal(pl.col("transaction_hash", "trade_id").is_not_null())

@@ -410,12 +410,14 @@ def test_markets_without_tokens_are_a_warning_with_their_number(archive: Archive
         archive.add_files(tmp_path / "a.csv")
 
 
-def test_trades_are_no_books(archive: Archive[Any], tmp_path: Path) -> None:
-    """An archive stores no trades; the error says what reads them, and nothing is made."""
-    (tmp_path / "a.csv").write_text(f"asset_id,timestamp,side,price,size\n7,{START},BUY,.5,1\n")
-    with pytest.raises(ConfigError, match=r"has trades .* md\.read_trades"):
-        archive.add_files(tmp_path / "a.csv")
-    assert not Path(archive.location).exists()
+def test_trades_are_stored_as_prints(archive: Archive[Any], tmp_path: Path) -> None:
+    """A table of trades is prints, which a second import of it does not double, and no books."""
+    (tmp_path / "a.csv").write_text(f"asset_id,timestamp,side,price,size\n7,{START},BUY,.5,1\n7,{START},BUY,.5,1\n")
+    for _ in range(2):
+        row = only(archive.add_files(tmp_path / "a.csv"))
+        assert (row["kind"], row["rows"], row["points"]) == ("trades", 2, 2)
+    assert archive.trades("7").select("side", "price", "size").rows() == [("buy", 0.5, 1.0)] * 2
+    assert archive.coverage()["view"].to_list() == ["trades"]
 
 
 def test_an_import_without_a_book_leaves_no_archive(archive: Archive[Any], tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def is_text(frame: pl.DataFrame, name: str) -> bool:
 FORMAT = Format(
     name="activity",
     kind="trades",
-    description="answers of the Data API, trades and activity; for `md.read_trades`, as an archive has none",
+    description="answers of the Data API, trades and activity",
     needs=("ts market_id token_id side size price transaction_hash",),
     read=read,
     proves=proves,

@@ -57,7 +57,7 @@ def _side_column(rows: pl.DataFrame) -> str:
 FORMAT = Format(
     name="fills",
     kind="trades",
-    description="a table of filled orders on chain; for `md.read_trades`, as an archive has none",
+    description="a table of filled orders on chain",
     needs=(f"ts {' '.join((*_ASSETS, *_AMOUNTS))}", f"ts token_id {' '.join(_AMOUNTS)}"),
     takes="transaction_hash maker taker account side trade_id price size",
     read=read,

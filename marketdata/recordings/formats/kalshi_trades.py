@@ -65,7 +65,7 @@ def _is_cents(table: Table, name: str) -> bool:
 FORMAT = Format(
     name="kalshi-trades",
     kind="trades",
-    description="prints of Kalshi, in cents or dollars; for `md.read_trades`, as an archive has none",
+    description="prints of Kalshi, in cents or dollars",
     needs=("ts market_id yes_price/no_price count/size",),
     takes="account token_id trade_id taker_outcome no_price side price order_id size count",
     read=read,

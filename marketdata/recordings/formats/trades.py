@@ -60,7 +60,7 @@ def add(frame: pl.DataFrame, batch: Batch) -> None:
 FORMAT = Format(
     name="trades",
     kind="trades",
-    description="a table of trades; for `md.read_trades`, as an archive has none",
+    description="a table of trades",
     needs=("ts token_id price size", "ts market_id token_label price size", "ts market_id token_number price size"),
     takes="side transaction_hash maker taker account role trade_id token_id best_bid best_ask maker_asset_id "
     "taker_asset_id",
