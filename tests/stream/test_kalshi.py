@@ -74,11 +74,6 @@ def test_snapshots_and_changes_become_books_and_a_hole_ends_them() -> None:
     assert yes.tokens[0].token_id == "KXA-1:yes"
     assert yes.bids.best.tolist() == [0.41] * 4
     assert yes.bids.best_size.tolist() == [5, 3, 3, 3]
-        (0.41, 5),
-        (0.41, 3),
-        (0.41, 3),
-        (0.41, 3),
-    ]
     assert set(yes.asks.best.tolist()) == {0.5}
 
 
