@@ -29,7 +29,7 @@ from marketdata.points.columns import Floats, Ints, Token
 from marketdata.points.fees import Schedule, schedule
 from marketdata.points.fills import RESULT, Fill, Ledger, Order, Quotes
 from marketdata.points.grids import RowWidth
-from marketdata.points.schema import ID_COLUMNS, LISTS, NOT_0_1, TOLERANCE, outside_0_1, require
+from marketdata.points.schema import ID_COLUMNS, LISTS, NOT_0_1, TOLERANCE, outside_0_1, refuse_cents, require
 from marketdata.points.sums import group_sums
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.asof import KNOWN
@@ -355,8 +355,9 @@ def account(
     Parameters
     ----------
     fills
-        A frame of any kind: ``ts market_id token_id side shares notional fee``, as `execute` gives or your own. Shares
-        and notional of a sale are positive.
+        A frame of any kind: ``ts market_id token_id side shares notional fee``, as `execute` gives. Or fills of your
+        own, as `read_trades` gives them: ``price`` and ``size`` in place of shares and notional, ``fee`` where it is
+        known, each in the bucket of its ``ts``. Sizes of a sale are positive.
     prices
         Tidy books, bbo or prices of any kind.
     width : str or timedelta, optional
@@ -463,9 +464,7 @@ def _quotes(frame: Frame, fees: Schedule | None) -> dict[Key, Quotes]:
 
 def _tokens(fills: Native, quotes: dict[Key, Quotes], resolved: Payoffs, rows: RowWidth) -> dict[Key, rules.Holding]:
     """The fills of each token, and the time and amount of its payoff."""
-    table = series_of(fills, "A frame of fills", _FILL_COLUMNS)
-    ts, (shares, notional, fee) = table.times("ts"), (table.numbers(c) for c in ("shares", "notional", "fee"))
-    rows.check_starts(ts)
+    table, ts, shares, notional, fee = _read_fills(fills, rows)
     buys = sides_of(table, "fills") == "buy"
     for name, values, least in (("shares", shares, 0.0), ("notional", notional, 0.0), ("fee", fee, -np.inf)):
         # An order that was not filled has no shares, and needs no cost.
@@ -480,8 +479,14 @@ def _tokens(fills: Native, quotes: dict[Key, Quotes], resolved: Payoffs, rows: R
         at = np.array(numbers)[np.argsort(ts[numbers], kind="stable")]
         sign = np.where(buys[at], 1.0, -1.0)
         moved, money = sign * shares[at], -sign * notional[at] - fee[at]
-        if (np.cumsum(moved) < -TOLERANCE * np.cumsum(np.abs(moved))).any():
-            raise NotTidyError(f"The fills sell more of token {key[1]!r} of market {key[0]!r} than they bought.")
+        short = np.flatnonzero(np.cumsum(moved) < -TOLERANCE * np.cumsum(np.abs(moved)))
+        if len(short):
+            raise NotTidyError(
+                f"The fills sell more of token {key[1]!r} of market {key[0]!r} than they bought, first at "
+                f"{to_text(int(ts[at[short[0]]]))}.",
+                hint="Add the fills that bought these shares; shares of a split are bought at 0.5 of each outcome. "
+                "md.pnl needs no purchases: it sums what each fill earned by itself.",
+            )
         payoff, resolved_at = resolved.payoff.get(key), resolved.resolved_at.get(key[0])
         end = None if payoff is None or resolved_at is None else int(rows.width.floor(resolved_at))
         if end is not None and ts[at[-1]] > end:
@@ -492,6 +497,24 @@ def _tokens(fills: Native, quotes: dict[Key, Quotes], resolved: Payoffs, rows: R
         none = Quotes(np.zeros(0, np.int64), np.zeros(0))
         out[key] = rules.Holding(ts[at], moved, money, quotes.get(key, none), end, payoff or 0.0)
     return out
+
+
+def _read_fills(fills: Native, rows: RowWidth) -> tuple[Frame, Ints, Floats, Floats, Floats]:
+    """The fills with the start of their bucket, their shares, notional and fee.
+
+    Fills of one's own have a price, a size and a time within a bucket, as prints do; without a fee they had none.
+    """
+    names = {*names_of(fills)}
+    if names >= {"price", "size"} and not {"shares", "notional"} & names:
+        table = series_of(fills, "A frame of fills", ("ts", *ID_COLUMNS[:2], "side", "price", "size"))
+        price, size = table.numbers("price"), table.numbers("size")
+        refuse_cents(price=price)
+        fee = table.numbers("fee") if "fee" in table.names else np.zeros(len(table))
+        return table, rows.width.floor(table.times("ts")), size, price * size, fee
+    table = series_of(fills, "A frame of fills", _FILL_COLUMNS)
+    ts, (shares, notional, fee) = table.times("ts"), (table.numbers(c) for c in ("shares", "notional", "fee"))
+    rows.check_starts(ts)
+    return table, ts, shares, notional, fee
 
 
 def _events(given: Native, tokens: Iterable[Key]) -> dict[Key, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -182,3 +183,25 @@ def test_fills_of_ones_own_are_numbers() -> None:
             md.account(fills.with_columns(pl.lit(wrong, pl.Float64).alias(column)), books, "1m")
     nothing = fills.with_columns(shares=0.0, notional=None, fee=None)
     assert md.account(nothing, books, "1m", cash=5).total["cash"].to_list() == [5.0] * 3
+
+
+def test_a_file_of_ones_own_fills_is_a_profit_in_one_line(tmp_path: Path) -> None:
+    """Prices, sizes and fees of a file are positions and profit; a sale before its purchase is named with its time."""
+    header = "Date,Market,Outcome,Side,Shares,Price,Fee\n"
+    bought, sold = (f"2026-01-01 00:0{n}:30,rain,Yes,{side},{size},{cents}¢,$0.03\n" for n, side, size, cents in
+                    ((0, "Buy", 100, 41), (1, "Sell", 40, 44)))  # fmt: skip
+    file = tmp_path / "fills.csv"
+    file.write_text(header + bought + sold, encoding="utf-8")
+    fills = md.read_trades(file, frame="polars")
+    prices = (
+        md.testing.prices("polars").filter(pl.col("token_label") == "Yes").with_columns(token_id=pl.lit("rain:Yes"))
+    )
+    total = md.account(fills, prices, "1m").total
+    assert total["cash"].to_list() == pytest.approx([-41.03, -41.03 + 17.57, -41.03 + 17.57])
+    last = prices["price"].to_list()[-1]
+    assert total["profit"].to_list()[-1] == pytest.approx(-41.03 + 17.57 + 60 * last)
+    file.write_text(header + sold, encoding="utf-8")
+    with pytest.raises(md.errors.NotTidyError, match=r"first at 2026-01-01T00:01(?s:.*)md.pnl"):
+        md.account(md.read_trades(file), prices, "1m")
+    outcomes = {"rain": {"rain:Yes": 1.0, "rain:No": 0.0}}
+    assert md.pnl(md.read_trades(file), outcomes, by=None, interval=None)["profit"].tolist() == [40 * (0.44 - 1) - 0.03]
