@@ -30,7 +30,7 @@ class Field(NamedTuple):
     """
 
     name: str
-    type: Literal["id", "text", "date", "texts", "numbers", "tokens"]
+    type: Literal["id", "text", "date", "texts", "number", "numbers", "tokens"]
     meaning: str
     of: Literal["listing", "market", "archive", "some"] = "listing"
     searched: bool = False
@@ -71,6 +71,15 @@ FIELDS: dict[RecordKind, tuple[Field, ...]] = {
         Field("payoffs", "numbers", "what a share of each of `token_ids` paid [USD, 0 to 1]", "some", leaks=True),
         Field("created_at", "date", "when its record was made [UTC]", "some"),
         Field("updated_at", "date", "when its record was last changed [UTC]", "some", leaks=True),
+        Field("event_title", "text", "name of its event", "some"),
+        Field("sports_market_type", "text", "what is bet on in a game, such as `moneyline`", "some"),
+        Field("game_start_time", "date", "when the game is to begin, as its record says now [UTC]", "some", leaks=True),
+        Field("volume", "number", "what was traded so far, in the unit of its service, as of now", "some", leaks=True),
+        Field("volume_24h", "number", "what was traded in the last day, as of now", "some", leaks=True),
+        Field(
+            "open_interest", "number", "open shares or USD, in the unit of its service, as of now", "some", leaks=True
+        ),
+        Field("price_now", "number", "price of its first token when the record was read, if open", "some", leaks=True),
     ),
 }
 # Frames and archives may hold ids of several kinds, so each column names its kind.

@@ -8,6 +8,7 @@ of a market are ``TICKER:yes`` and ``TICKER:no``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -22,7 +23,7 @@ from marketdata.points.views import VIEWS, View
 from marketdata.times import HOUR, SECOND, Range, parse_moment
 from marketdata.vendors import KalshiPrice
 from marketdata.wire.decode import Number, Seconds, convert, numbers
-from marketdata.wire.venues import books_of, prints, renamed
+from marketdata.wire.venues import as_of_now, books_of, prints, renamed
 
 _OUTCOMES = {"yes": "Yes", "no": "No"}
 _OVER = ("closed", "determined", "disputed", "amended", "finalized", "settled")
@@ -226,7 +227,14 @@ def market(
         out["end_date"] = None
     groups = {f"{name}_slug": out[f"{name}_id"] for name in ("event", "series") if f"{name}_id" in out}
     known = {"slug": got.ticker, "status": state, "closed_at": closed_at, "tokens": tokens}
-    return {**out, **known, **groups, **names}
+    if event is not None and event.get("title") is not None:
+        known["event_title"] = event["title"]
+    bare = _bare(row)
+    quotes: list[float | None] = [None, None, None]
+    with suppress(ContractError):  # a quote that cannot be read is none
+        quotes = [_dollars(bare.get(name)) for name in ("yes_bid", "yes_ask", "last_price")]
+    counts = {name: bare.get(name) for name in ("volume", "volume_24h", "open_interest")}
+    return {**out, **known, **groups, **names, **as_of_now(known, *quotes, **counts)}
 
 
 def _is_fixed(row: Mapping[str, Any]) -> bool:

@@ -19,12 +19,13 @@ from marketdata.points.columns import Books, Floats, Ints, Token, Trades
 from marketdata.points.views import SNAPSHOT_FIELDS
 from marketdata.times import SECOND, parse_moment, to_text
 from marketdata.wire.decode import Number, Seconds, convert, numbers
-from marketdata.wire.venues import NOTHING, TRADE_SIDES, books_of, prints, renamed
+from marketdata.wire.venues import NOTHING, TRADE_SIDES, as_of_now, books_of, prints, renamed
 
 _MARKET_NAMES = {
     "market_slug": "slug", "startDate": "start_date", "endDate": "end_date", "end_date_iso": "end_date",
     "closedTime": "closed_at", "createdAt": "created_at", "updatedAt": "updated_at", "conditionId": "condition_id",
     "clobTokenIds": "token_ids", "positionIds": "token_ids", "outcomePrices": "outcome_prices",
+    "gameStartTime": "game_start_time", "sportsMarketType": "sports_market_type",
     "umaResolutionStatus": "resolution_status", "resolutionStatus": "resolution_status", "seriesSlug": "series_slug",
 }  # fmt: skip
 _TRADE_NAMES = {
@@ -45,6 +46,7 @@ class _Group(msgspec.Struct):
 
     id: str | int | None = None
     slug: str | None = None
+    title: str | None = None
     label: str | None = None
     series_slug: str | None = msgspec.field(default=None, name="seriesSlug")
 
@@ -194,7 +196,11 @@ def market(row: Mapping[str, Any], event: Mapping[str, Any] | None = None) -> di
         out["gamma_condition_id"] = got.condition_id
     for read in ("condition_id", "token_ids", "outcomes", "outcome_prices", "events"):
         out.pop(read, None)
-    return with_payoffs(out, _payoffs(got, name))
+    record = with_payoffs(out, _payoffs(got, name))
+    traded, open_interest = row.get("volume24hr"), row.get("openInterest")
+    now = as_of_now(record, *map(row.get, ("bestBid", "bestAsk", "lastTradePrice")),
+                    volume_24h=traded, open_interest=open_interest)  # fmt: skip
+    return {**record, **now}
 
 
 def _around(row: Mapping[str, Any], event: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
@@ -347,6 +353,7 @@ def _parents(got: _Market, event: Mapping[str, Any] | None) -> dict[str, Any]:
     out: dict[str, Any] = {}
     if parent is not None:
         out |= {"event_id": None if parent.id is None else str(parent.id), "event_slug": parent.slug}
+        out |= {} if parent.title is None else {"event_title": parent.title}
     if series.slug is not None:
         out |= {"series_id": None if series.id is None else str(series.id), "series_slug": series.slug}
     if (tags := got.tags or around.tags) is not None:

@@ -16,7 +16,7 @@ from marketdata.points.columns import Books, Floats, Token, Trades
 from marketdata.times import parse_iso, to_text
 
 NOTHING: tuple[object, ...] = (None, "", "[]", [])
-_DATES = ("start_date", "end_date", "closed_at", "resolved_at", "created_at", "updated_at")
+_DATES = ("start_date", "end_date", "closed_at", "resolved_at", "created_at", "updated_at", "game_start_time")
 
 
 def renamed(row: Mapping[str, Any], names: Mapping[str, str], numbers: Iterable[str] = ()) -> dict[str, Any]:
@@ -43,6 +43,19 @@ def _number(value: Any) -> float | None:
     with suppress(ValueError):
         return None if math.isnan(number := to_number(value)) else number
     return None
+
+
+def as_of_now(record: Mapping[str, Any], bid: Any, ask: Any, last: Any, **numbers: Any) -> dict[str, Any]:
+    """The numbers of a record that are true of the moment at which it was read, as far as it has them.
+
+    The price is the mid of the best quotes of the first token, else its last trade, and none if the market is over.
+    """
+    out = {name: read for name, value in numbers.items() if (read := _number(value)) is not None}
+    quotes = [one for one in (_number(bid), _number(ask)) if one is not None and 0 < one < 1]
+    price = sum(quotes) / 2 if len(quotes) == 2 else _number(last)
+    if record.get("status") not in ("closed", "resolved") and price is not None and 0 < price < 1:
+        out["price_now"] = round(price, 6)
+    return out
 
 
 def books_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,7 +50,8 @@ def key_of(venue: str, market: Any, sort: str) -> float:
 
 @pytest.mark.parametrize("venue", VENUES)
 @settings(max_examples=15)
-@given(states=st.sets(st.sampled_from(STATES)), sort=st.sampled_from([None, *SORTS]), most=st.none() | st.integers(1, 9),
+@given(states=st.sets(st.sampled_from(STATES)), sort=st.sampled_from([None, *SORTS]),
+       most=st.none() | st.integers(1, 9),
        order=st.sampled_from([None, "asc", "desc"]), page=st.integers(1, 9))  # fmt: skip
 def test_states_and_sorts_are_those_of_plain_loops(
     venue: str, states: set[str], sort: str | None, most: int | None, order: str | None, page: int
@@ -178,3 +180,52 @@ def test_words_of_other_services_are_refused_with_what_to_do() -> None:
         ):
             with pytest.raises(ConfigError, match=words.replace("?", r"\\?")):
                 client.markets(**how)
+
+
+@pytest.mark.parametrize("venue", VENUES)
+def test_records_have_the_numbers_of_now_which_are_kept_from_studies(venue: str, tmp_path: Any) -> None:
+    """Title of the event, volume of a day, open interest and price of now; what was not known at opening is removed."""
+    stub = stub_of(venue, 6)
+    tell = stub.record
+    more = {"bestBid": 0.4, "bestAsk": "0.44", "gameStartTime": "2026-01-09 18:00:00+00",
+            "sportsMarketType": "moneyline", "yes_bid_dollars": "0.4000", "yes_ask_dollars": "0.4400", "openInterest": 40.0}  # fmt: skip
+    stub.record = lambda market: {**tell(market), **more}
+    with client_of(stub) as client:
+        event = "weather-1" if venue == "polymarket" else "KXRAIN-1"
+        frame = client.markets(event_slug=event)
+        archive = md.Archive(tmp_path, frame="polars")
+        archive.add(markets=frame)
+        for markets in (frame, archive.markets(), archive.markets(event_slug=event)):
+            rows = {row["market_id"]: row for row in markets.to_dicts()}
+            for market in stub.markets[3:6]:
+                row = rows[id_of(venue, market)]
+                assert row["event_title"] == ("Weather 1" if venue == "polymarket" else "Rain 1")
+                assert row["volume_24h"] == -key_of(venue, market, "volume_24h")
+                assert row["open_interest"] == 40
+                assert row["price_now"] == (0.42 if state_of(venue, market) == "open" else None)
+        if venue == "polymarket":
+            assert frame["game_start_time"].dt.hour().to_list() == [18] * 3
+        left = md.without_answers(frame).columns
+        assert "event_title" in left
+        assert {"volume", "volume_24h", "open_interest", "price_now", "game_start_time"}.isdisjoint(left)
+
+
+@pytest.mark.parametrize("venue", VENUES)
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/tour.md"])
+def test_the_first_lines_of_the_pages_run_as_a_script(
+    venue: str, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They print the most traded markets and prices of the first, and save a chart; the page says how they were tried."""
+    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    before, _, rest = text.partition("```py\n")
+    code = rest.partition("```")[0].replace('"polymarket"', f'"{venue}"')
+    monkeypatch.chdir(tmp_path)
+    stub = stub_of(venue)
+    with client_of(stub):
+        exec(compile(code, page, "exec"), {"__name__": "__main__"})
+    most = max(stub.markets, key=lambda market: -key_of(venue, market, "volume_24h") if market.closed is None else -1)
+    shown = capsys.readouterr().out
+    assert stub.record(most)["question" if venue == "polymarket" else "title"] in shown
+    assert "rows x 5 columns" in shown
+    assert (tmp_path / "prices.png").stat().st_size > 1000
+    assert "recorded answers of both venues only" in " ".join(before[-600:].split())
