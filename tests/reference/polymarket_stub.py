@@ -266,16 +266,17 @@ class PolymarketStub(VenueStub):
         if {"closed_time_min", "closed_time_max"} & params.keys():
             return refused(500, {"error": "internal"})
         if params.get("include_tag") == ["true"] and kind == "markets":
-            of = {row["id"]: tags_of(self.number_of(kind, row)) for row in rows}
-            rows = [{**row, "tags": [self.tag(slug) for slug in of[row["id"]]]} for row in rows]
+            of = [tags_of(self.number_of(kind, row)) for row in rows]
+            rows = [{"tags": [self.tag(slug) for slug in slugs], **row} for row, slugs in zip(rows, of, strict=True)]
         # Parameters of the other listing, and those by the slug of a tag of markets, are ignored.
         if kind == "markets" and "liquidity_num_min" in params:
             rows = [row for row in rows if row["liquidityNum"] >= float(params["liquidity_num_min"][0])]
         if "tag_id" in params:
             is_all = kind == "markets" and params.get("tag_match") == ["all"]
-            of_row = {row["id"]: {TAGS[slug] for slug in tags_of(self.number_of(kind, row))} for row in rows}
+            of_row = [{TAGS[slug] for slug in tags_of(self.number_of(kind, row))} for row in rows]
             wanted = {*params["tag_id"]}
-            rows = [r for r in rows if (wanted <= of_row[r["id"]] if is_all else wanted & of_row[r["id"]])]
+            pairs = zip(rows, of_row, strict=True)
+            rows = [row for row, tags in pairs if (wanted <= tags if is_all else wanted & tags)]
         if params.get("include_markets") == ["false"]:
             rows = [{name: value for name, value in row.items() if name != "markets"} for row in rows]
         if ask.path.endswith("/keyset"):
@@ -290,7 +291,7 @@ class PolymarketStub(VenueStub):
 
     def number_of(self, kind: str, row: dict[str, Any]) -> int:
         """The number of the event of a row."""
-        return int(row["id"]) if kind == "events" else (int(row["id"]) - 1000) // 3
+        return int(row["id"]) if kind == "events" else int(row["slug"].rpartition("-")[2]) // 3
 
     def one(self, is_it: Any) -> Act:
         found = next((self.record(m) for m in self.markets if is_it(m)), None)
