@@ -171,7 +171,8 @@ class Client(Generic[Frame]):
         address of all hosts of that venue.
     route : {"clob", "data"}, optional
         Where prices of Polymarket come from. By default they are means of the points of its order book, which reach
-        back for years, minutes for buckets below an hour and else hours; "data" takes the buckets of its Data API, which keeps minutes for seven days.
+        back for years: its minutes for buckets below an hour, else its hours. "data" takes the buckets of its Data API,
+        which keeps minutes for seven days.
     price : {"mid", "last", "mean"}, optional
         Which price of a candle of Kalshi: by default the mid of the last quotes, else the last or the mean trade of the
         bucket, null where none traded. The mid of an hour is that at its end; minutes that are resampled give a mean.
@@ -227,7 +228,6 @@ class Client(Generic[Frame]):
         self._offer = Offer(self._source)
         self._archive = archive
         self._report: Report | None = None  # of a read through the archive
-        self.last_report: Report | None = None
         self._tokens_by_name: dict[str, list[Token]] = {}  # for `now`
 
     def close(self) -> None:
@@ -552,7 +552,7 @@ class Client(Generic[Frame]):
             found = joined(filled) if filled else candles.none()
             return cast("Frame", carry(to_frame(found, self.frame, width=width), report))
 
-        self.last_report = report
+        self._history.last_report = report
         try:
             run_all(self._source, [partial(fetch, name) for name in given])
         except MarketDataError as error:
@@ -636,6 +636,19 @@ class Client(Generic[Frame]):
         'followed'
         """
         return verify(self._source, market, to_range(start, end), fine, coarse)
+
+    @property
+    def last_report(self) -> Report | None:
+        """The Report of the last listing or fetch of this client, None before the first.
+
+        Its ``left_out`` has the names of records that could not be read, or that the source refused, by reason.
+
+        Examples
+        --------
+        >>> len(client.markets(max_rows=1)), client.last_report.left_out
+        (1, {})
+        """
+        return self._history.last_report
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -1129,7 +1142,7 @@ class Client(Generic[Frame]):
     @contextmanager
     def _reporting(self) -> Iterator[Report]:
         """A report of a call about records; a warning counts those that were left out, an error in strict mode."""
-        report = self.last_report = Report()
+        report = self._history.last_report = Report()
         yield report
         if report.left_out:
             names = [*dict.fromkeys(name for some in report.left_out.values() for name in some)]

@@ -96,6 +96,7 @@ class History:
         self._source, self._order = source, Order()
         self.strict = strict
         self.progress = progress
+        self.last_report: Report | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(History, strict=self.strict, progress=self.progress), (self._source,)
@@ -103,7 +104,9 @@ class History:
     def fetch(self, windows: Sequence[Window], report: Report | None = None, **how: Any) -> Scheduler:
         """The fetch of windows, with its ``report``; iterate over it once."""
         how |= {"report": report, "strict": self.strict, "order": self._order}
-        return Scheduler(self._source, Group(windows).windows, self.markets, **how)
+        fetch = Scheduler(self._source, Group(windows).windows, self.markets, **how)
+        self.last_report = fetch.report
+        return fetch
 
     def frames(
         self,
