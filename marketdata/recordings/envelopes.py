@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from marketdata.recordings.roles import ROLES
+from marketdata.recordings.roles import NO_TIME_OF_A_ROW, ROLES
 
 # Rows are in lists, envelopes and mappings; each one that is inside another takes the memory of its content again.
 MOST_NESTED = 8
@@ -17,7 +17,11 @@ _NUMBERS = re.compile(rb'\s*\[\s*[^\s\[\]{}"][^\[\]{}"]*\]\s*')
 _ID_KEY = re.compile(r"\d{5,}|0x[0-9a-fA-F]+|[A-Z][A-Z0-9]*(?:-[A-Z0-9.]+)+")
 MESSAGE_KEYS = frozenset({"event_type", "price_changes", "changes", "bids", "asks", "buys", "sells"})
 # Lists that belong to a row, and are not the rows of an answer.
-_LISTS_OF_A_ROW = {"tokens", "tags", "outcomes", "bids", "asks", "clobTokenIds", "outcomePrices", "yes", "no"}
+_LISTS_OF_A_ROW = {
+    "tokens", "tags", "outcomes", "clob_token_ids", "outcome_prices",
+    *(name for role in ("bids", "asks", "yes_levels", "no_levels", "bid_prices", "bid_sizes", "ask_prices", "ask_sizes")
+      for name in ROLES[role].names),
+}  # fmt: skip
 _IDS_AROUND = {
     "ticker", "market_ticker", "market", "market_id", "condition_id", "token_id", "asset_id", "token", "asset",
     "outcome", "slug", "market_slug", "series_ticker", "period_interval",
@@ -28,6 +32,12 @@ _PAGING = _IDS_AROUND | {
     "fidelity", "start", "end", "start_ts", "end_ts", "fetched_at", "exported_at", "generated_at", "total_count",
     "next_page", "version", "schema", "source", "venue", "exchange", "platform",
 }  # fmt: skip
+# An object with one of these is a record, or a point, and no envelope of them.
+_OF_A_RECORD = {"question", "title", "sub_title", "condition_id", "event_ticker", "description"}
+_OF_A_POINT = {name for role in ("price", "best_bid", "best_ask", "size", "side", "close", "yes_price") for name in
+               ROLES[role].names}  # fmt: skip
+_TIMES = {name for role in ("ts", "end_ts", "received_at", "created_at") for name in ROLES[role].names}
+_MOMENT = re.compile(r"1\d{9}(?:\.\d+|\d{3}|\d{6}|\d{9})?|\d{4}-\d\d-\d\d(?:[T ]\d\d:.*)?")
 # Unix seconds of 2001.
 _LEAST_TIME = 10**9
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -41,6 +51,9 @@ def content(value: bytes, depth: int = 0) -> Iterator[bytes]:
     An answer is an object with one list beside cursors and ids, or a mapping from ids to lists or books. Rows of it
     have its ids. Values below the depth `MOST_NESTED` stay whole.
     """
+    if depth > MOST_NESTED and value[:1] == b"{" and value.count(b"{") > MOST_NESTED:
+        yield b"null"  # a frame of it would take a minute
+        return
     fields = fields_of(value) if depth <= MOST_NESTED else None
     if isinstance(fields, list):
         if _are_pairs(fields):
@@ -80,22 +93,111 @@ def _lists_of_outcomes(value: msgspec.Raw) -> dict[str, msgspec.Raw] | None:
     return fields if MESSAGE_KEYS.isdisjoint(fields) and all(map(_are_objects, fields.values())) else None
 
 
+def _holders(fields: Mapping[str, msgspec.Raw], depth: int) -> list[str]:
+    """The members of an object that hold rows: lists of objects, of pairs, or of lists of these; objects with such."""
+    found = []
+    for name, inner in fields.items():
+        raw = bytes(inner)
+        if _common(name) in _LISTS_OF_A_ROW or raw[:1] not in (b"[", b"{") or _common(name) in ROLES["book"].names:
+            continue
+        members = fields_of(raw) if depth <= MOST_NESTED or raw[:1] == b"[" else None
+        if isinstance(members, list):
+            of_first = bytes(members[0])[:2] if members else b""
+            is_holder = of_first[:1] == b"{" or of_first in (b"[{", b"[[") or _are_pairs(members)
+        else:
+            is_holder = members is not None and MESSAGE_KEYS.isdisjoint(members) and bool(_holders(members, depth + 1))
+        if is_holder:
+            found.append(name)
+    return found
+
+
+def _is_empty(fields: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether an object is an answer whose list has no rows."""
+    lists = [name for name, value in fields.items() if bytes(value)[:1] == b"["]
+    around = {*map(_common, fields)}
+    is_answer = len(fields) == 1 or bool(around & (_PAGING - _IDS_AROUND - _TIMES))
+    return is_answer and len(lists) == 1 and bytes(fields[lists[0]]) == b"[]" and not around & _LISTS_OF_A_ROW
+
+
+def _is_row(fields: Mapping[str, msgspec.Raw], entries: msgspec.Raw | None) -> bool:
+    """Whether an object with a list is a row itself: a record whose list is a part of it, or a point with a price."""
+    names = set(map(_common, fields))
+    if names & _OF_A_POINT:
+        return True
+    if not names & _OF_A_RECORD:
+        return False
+    of_list = next(content(bytes(entries), MOST_NESTED - 1), b"") if entries is not None else b""
+    row = json_value(of_list)
+    # The points of a market are a list beside its facts.
+    return not isinstance(row, dict) or not _has_time(row) or bool({*map(_common, row)} & _OF_A_RECORD)
+
+
+def _has_time(row: Mapping[str, Any]) -> bool:
+    return any(_is_moment(name, value) for name, value in row.items())
+
+
+def _is_moment(name: str, value: Any) -> bool:
+    """Whether a member is a time of rows: a Unix or ISO time whose name is that of no field of a record."""
+    text, name = str(value), _common(name)
+    is_known = name in _TIMES
+    return (is_known or not NO_TIME_OF_A_ROW.search(name)) and _MOMENT.fullmatch(text) is not None
+
+
+def _rows_in(fields: Mapping[str, msgspec.Raw], holder: str, depth: int) -> Iterator[bytes]:
+    """The rows of the member that holds them, with the ids and, where they lack it, the time beside it.
+
+    A list of lists may have a list of their names beside it: ``market_tickers`` beside ``market_candlesticks``.
+    """
+    scalars = {name: value for name, value in fields.items() if bytes(value)[:1] not in (b"[", b"{", b"n")}
+    ids = {name: value for name, value in scalars.items() if _common(name) in _IDS_AROUND}
+    times = {name: value for name, value in scalars.items() if _is_moment(name, json_value(bytes(value)))}
+    parts, members = [(ids, bytes(fields[holder]))], fields_of(bytes(fields[holder]))
+    if (
+        isinstance(members, list)
+        and members
+        and all(bytes(one)[:1] == b"[" for one in members)
+        and not _are_pairs(members)
+    ):
+        names = {n: of for n, v in fields.items() if n != holder and isinstance(of := json_value(bytes(v)), list)
+                 and len(of) == len(members)}  # fmt: skip
+        said = [
+            {n.removesuffix("s"): msgspec.Raw(msgspec.json.encode(of[i])) for n, of in names.items()}
+            for i in range(len(members))
+        ]
+        parts = [({**ids, **own}, bytes(member)) for own, member in zip(said, members, strict=True)]
+    for around, part in parts:
+        for row in content(part, depth):
+            found = json_value(row) if times else None
+            is_timeless = isinstance(found, dict) and not _has_time(found) and not {*map(_common, found)} & _OF_A_RECORD
+            yield _with({**around, **times} if is_timeless else around, row)
+
+
 def _content_of_object(value: bytes, fields: Mapping[str, msgspec.Raw], depth: int) -> Iterator[bytes]:
     kinds = {name: bytes(inner)[:1] for name, inner in fields.items()}
-    lists = [name for name, kind in kinds.items() if kind == b"["]
-    around = [name for name, kind in kinds.items() if kind != b"[" and not name.startswith("$")]
     if fields.keys() == {"event", "markets"} and kinds["event"] == b"{":  # one event, and its markets beside it
         yield _with({"markets": fields["markets"]}, bytes(fields["event"]))
         return
-    if len(lists) == 1 and lists[0] not in _LISTS_OF_A_ROW and _PAGING.issuperset(map(_common, around)):
-        ids = {n: fields[n] for n in around if _common(n) in _IDS_AROUND and kinds[n] not in b"{n"}
-        for row in content(bytes(fields[lists[0]]), depth):
-            yield _with(ids, row)
-    elif fields and len(lists) == len(fields) and all(map(_are_objects, fields.values())):
+    holders = _holders(fields, depth)
+    if len(holders) == 1 and not _is_row(fields, fields[holders[0]]) and len(fields) > (kinds[holders[0]] == b"{"):
+        yield from _rows_in(fields, holders[0], depth)
+    elif not holders and _is_empty(fields):
+        return
+    elif fields and {*kinds.values()} == {b"["} and all(map(_are_objects, fields.values())):
+        rows = (json_value(next(content(bytes(entries), depth), b"")) for entries in fields.values())
+        if not all(map(_ID_KEY.fullmatch, fields)) and not all(
+            isinstance(row, dict) and _has_time(row) for row in rows
+        ):
+            yield value
+            return
         for key, entries in fields.items():
             for row in content(bytes(entries), depth):
                 yield _with({"token_id": msgspec.Raw(msgspec.json.encode(key))}, row)
     elif fields and {*kinds.values()} == {b"{"} and all(by_outcome := [*map(_lists_of_outcomes, fields.values())]):
+        inside = [key for lists_of in by_outcome for key in lists_of or {}]
+        if not any(map(_ID_KEY.fullmatch, fields)) and all(map(_ID_KEY.fullmatch, inside)):  # words around tokens
+            for inner in fields.values():
+                yield from content(bytes(inner), depth)
+            return
         for market, lists_of in zip(fields, by_outcome, strict=True):
             for key, entries in (lists_of or {}).items():
                 name = "token_id" if _ID_KEY.fullmatch(key) else "outcome"

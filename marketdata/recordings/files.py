@@ -116,8 +116,10 @@ class RecordingFile(Container):
         self.options = ReadOptions() if options is None else options
 
     def with_options(self, options: ReadOptions) -> RecordingFile:
-        """The file, read with other options."""
-        return RecordingFile(self.path, options, self.table)
+        """The file with another format; its first rows are not read again."""
+        file = RecordingFile(self.path, options, self.table)
+        vars(file).update({name: value for name, value in vars(self).items() if name in ("sample", "names")})
+        return file
 
     @property
     def columns(self) -> tuple[str, ...]:

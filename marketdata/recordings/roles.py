@@ -189,6 +189,13 @@ VENUE_TIMES = (
     "event_timestamp", "event_time", "event_ts", "exchange_timestamp", "venue_timestamp", "block_timestamp",
     "block_time", "trade_time", "ts_event",
 )  # fmt: skip
+# Names of times that a record has for itself, whatever else they say, and of numbers that may look like times.
+NO_TIME_OF_A_ROW = re.compile(
+    r"(?:^|_)(?:start|begin|end|expir|open|clos|creat|resol|settl|expect|deadline|accept|deploy|ready|fund|updat|modif|"
+    r"chang|edit|launch|list|game|kick|archiv|publish|last|first|uma|announc|birth|issu|effective|due|schedul|target|"
+    r"occur|determin|finali|finish|propos|disput|cutoff|strike|id|ids|hash|nonce|salt|key|block|seq|sequence|number)"
+    r"|(?:^|_)(?:event|resolution|settlement)_(?:date|time)"
+)
 ANY_TIMES = ("ts", "timestamp", "time", "t", "datetime")
 # The names that pandas gives to an index without a name, as common names.
 INDEX_NAMES = ("", "unnamed:_0", "__index_level_0")

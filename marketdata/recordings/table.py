@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from marketdata.recordings.containers import ROW, SAMPLE_ROWS
 from marketdata.recordings.files import MODIFIED, RecordingFile
 from marketdata.recordings.roles import (
     ANY_TIMES,
+    NO_TIME_OF_A_ROW,
     ROLES,
     VENUE_TIMES,
     Meaning,
@@ -46,13 +46,6 @@ _IDS = ("market_id", "token_id")
 _ID_ROLES = ("market_id", "slug", "token_id", "maker_asset_id", "taker_asset_id")
 # Null as programs print it, which no id is.
 _NO_IDS = ["", "nan", "none", "null", "<na>"]
-# Names of times that a record has for itself, whatever else they say, and of numbers that may look like times.
-_NO_TIME_OF_A_ROW = re.compile(
-    r"(?:^|_)(?:start|begin|end|expir|open|clos|creat|resol|settl|expect|deadline|accept|deploy|ready|fund|updat|modif|"
-    r"chang|edit|launch|list|game|kick|archiv|publish|last|first|uma|announc|birth|issu|effective|due|schedul|target|"
-    r"occur|determin|finali|finish|propos|disput|cutoff|strike|id|ids|hash|nonce|salt|key|block|seq|sequence|number)"
-    r"|(?:^|_)(?:event|resolution|settlement)_(?:date|time)"
-)
 
 
 def no_time(clock: str, what: str, names: Iterable[str]) -> ConfigError:
@@ -313,7 +306,7 @@ def time_by_value(table: Table) -> Change | None:
     columns, sample = table.columns, table.file.sample
     if {"ts", "end_ts"} & columns.keys() or table.file.options.clock == MODIFIED or _times_of_candles(table):
         return None
-    found = sorted(n for n in table.others if not _NO_TIME_OF_A_ROW.search(n) and is_time(sample[n].drop_nulls()))
+    found = sorted(n for n in table.others if not NO_TIME_OF_A_ROW.search(n) and is_time(sample[n].drop_nulls()))
     if not found:
         return None
     columns["ts"] = found[0]
