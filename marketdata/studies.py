@@ -432,7 +432,7 @@ def _check_resamples(signals: Sequence[Any], horizons: Sequence[Any], sampling: 
 
 def _refuse_few_values(name: str, values: Floats, quantiles: int) -> None:
     """ConfigError for a signal of fewer values than quantiles: some would be empty, whatever the sample."""
-    if 1 < len(np.unique(values[:10_000])) < quantiles and (different := len(np.unique(values))) < quantiles:
+    if len(values) >= quantiles > 1 and 1 < (different := len(np.unique(values))) < quantiles:
         raise ConfigError(
             f"is refused: the signal {name!r} has {different} different values, and equal ones are in one quantile, so "
             f"that others would be empty. Give quantiles={different}.",
