@@ -1,4 +1,4 @@
-"""Prints of a file in parts of whole markets, in bounded memory: so an archive stores the prints of a market together."""
+"""Prints of a file in parts of whole markets, in bounded memory; an archive has those of a market together then."""
 
 from __future__ import annotations
 

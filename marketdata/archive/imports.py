@@ -108,6 +108,7 @@ class Import:
         self._journal.restore(feed, self._key)
         self._has_points = bool(self._journal.files)
         self._placed: dict[tuple[str, str | None], tuple[str, str]] = {}
+        self._placed_tokens: dict[Token, Token] = {}
         self._markets: defaultdict[str, set[str]] = defaultdict(set)
         self.labels: dict[tuple[str, str | None], str] = {}
         self.without_market: set[str] = set()
@@ -200,8 +201,10 @@ class Import:
 
     def place_all(self, tokens: Sequence[Token]) -> list[Token]:
         """The tokens in their markets, first those whose market a row names, because other rows may not name it."""
-        placed = {token: self.place(token) for token in sorted(tokens, key=lambda token: not token.market_id)}
-        return [placed[token] for token in tokens]
+        new = {token for token in tokens if token not in self._placed_tokens}
+        for token in sorted(new, key=lambda token: not token.market_id):
+            self._placed_tokens[token] = self.place(token)
+        return [self._placed_tokens[token] for token in tokens]
 
     def _placed_ids(self, key: tuple[str, str | None]) -> tuple[str, str]:
         if key not in self._placed:
@@ -237,6 +240,7 @@ class Import:
         if records:
             ingest.add_records(self.store, **{kind: records})
             self._placed.clear()
+            self._placed_tokens.clear()
 
 
 class ImportedFile:

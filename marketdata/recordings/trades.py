@@ -43,7 +43,7 @@ def add_trades(frame: pl.DataFrame, batch: Batch) -> None:
         ),
         pl.col("role").str.to_lowercase(),
     )  # fmt: skip
-    _keep_possible(trades, batch)
+    add_rows(trades, batch)
 
 
 def add_prints(parts: list[Trades], batch: Batch) -> None:
@@ -55,13 +55,16 @@ def add_prints(parts: list[Trades], batch: Batch) -> None:
         frames_of.append(pl.DataFrame({"ts": part.ts, **columns, **{n: v.tolist() for n, v in part.values.items()}}))
     absent = dict.fromkeys(("side", *Token._fields), pl.String)
     empty = pl.DataFrame(schema={"ts": pl.Int64, "price": pl.Float64, "size": pl.Float64, **absent, **_KNOWN})
-    _keep_possible(pl.concat([empty, *frames_of], how="diagonal_relaxed"), batch)
+    add_rows(pl.concat([empty, *frames_of], how="diagonal_relaxed"), batch)
 
 
-def _keep_possible(trades: pl.DataFrame, batch: Batch) -> None:
+def add_rows(trades: pl.DataFrame, batch: Batch) -> None:
+    """Add rows of prints with our columns; those without a possible price or size are counted as left out."""
     is_whole = pl.col("price").is_between(0, 1) & (pl.col("size") > 0) & pl.col("size").is_finite()
     kept = trades.filter(is_whole.fill_null(value=False))
     known = [name for name in ("side", *_KNOWN) if name in kept.columns]
+    if "trade_id" in known:
+        kept = kept.with_columns(pl.col("trade_id").replace("", None))
     batch.frames["trades"] = kept.select("ts", *Token._fields, "price", "size", *known)
     batch.left_out += Counter({_WRONG: len(trades) - len(kept)})
 
@@ -168,7 +171,7 @@ def recorded_trades(paths: Any, options: ReadOptions) -> pl.DataFrame:
     if not parts:
         raise ConfigError("No file has trades.", argument="paths", value=paths)
     market = pl.when(pl.col("market_id") == "").then("token_id").otherwise("market_id")
-    rows = pl.concat(parts, how="diagonal_relaxed").with_columns(market.alias("market_id"))
+    rows = _with_texts(pl.concat(parts, how="diagonal_relaxed")).with_columns(market.alias("market_id"))
     once = _once(rows)
     left_out["recorded twice"] += len(rows) - len(once)
     del left_out["no trades"]
@@ -189,8 +192,12 @@ def _prints_of(file: RecordingFile) -> Iterator[Batch]:
 
 def prints_once(rows: pl.DataFrame) -> pl.DataFrame:
     """The prints of some whole markets, each once: without copies, and without repeated legs of takers."""
-    lacking = [pl.lit(None, pl.String).alias(name) for name in _TEXTS if name not in rows.columns]
-    return _without_repeated_legs(_once(rows.with_columns(lacking)))
+    return _without_repeated_legs(_once(_with_texts(rows)))
+
+
+def _with_texts(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with all columns of texts that prints may have."""
+    return rows.with_columns(pl.lit(None, pl.String).alias(name) for name in _TEXTS if name not in rows.columns)
 
 
 def _once(rows: pl.DataFrame) -> pl.DataFrame:

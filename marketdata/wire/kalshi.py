@@ -164,11 +164,11 @@ class Candles(NamedTuple):
     def prices(self, ticker: str, width: int, price: KalshiPrice = "mid") -> Series:
         """Prices of both tokens at the start of each period."""
         values = {"mid": (self.bid + self.ask) / 2, "last": self.last, "mean": self.mean}[price]
-        return self._of_both(ticker, width, {"price": (values, _other(values))})
+        return self._of_both(ticker, width, {"price": (values, others(values))})
 
     def quotes(self, ticker: str, width: int) -> Series:
         """Best bid and ask of both tokens, of unknown size."""
-        bids, asks = (self.bid, _other(self.ask)), (self.ask, _other(self.bid))
+        bids, asks = (self.bid, others(self.ask)), (self.ask, others(self.bid))
         unknown = [np.full(len(self.end), np.nan)] * 2
         columns = (bids, unknown, asks, unknown)
         return self._of_both(ticker, width, dict(zip(VIEWS["quotes"].names, columns, strict=True)))
@@ -443,8 +443,8 @@ def _dollars(value: _Price) -> float:
         raise ContractError(f"A price is {value!r}; prices are dollars as text, or whole cents.") from None
 
 
-def _other(values: Floats) -> Floats:
-    """The price of No where this is the price of Yes."""
+def others(values: Floats) -> Floats:
+    """The prices of the other outcome."""
     return np.round(1 - values, _DIGITS)
 
 

@@ -23,7 +23,7 @@ import deltalake.transaction  # noqa: F401  loaded before a fork
 import numpy.ma  # noqa: F401
 import polars as pl
 from archive.source import MARKETS, START, TOKENS, Source
-from archive.stored import books, prices
+from archive.stored import books, prices, trades
 from deltalake import DeltaTable
 
 import marketdata.accessor
@@ -54,6 +54,13 @@ def pull(archive: Archive) -> None:
     archive.pull(source, M, views=["books"], start=start + 600, end=start + 1200, refresh=True, progress=False)
 
 
+def add_prints(archive: Archive) -> None:
+    """Prints that tell more of stored ones, others that are stored, and new ones; then all of them in large files."""
+    archive.add(trades=trades(M, 3, 9, fee=0.25))
+    archive.add(trades=trades(N, 0, 6))
+    archive.compact()
+
+
 def create(archive: Archive) -> None:
     """Tables that are not there yet, with a further column."""
     tokens = [{"id": token.token_id, "label": token.token_label} for token in TOKENS[M]]
@@ -64,7 +71,7 @@ def create(archive: Archive) -> None:
 
 
 VERBS: dict[str, Callable[[Archive], Any]] = {
-    "add": add, "replace": replace, "pull": pull, "create": create,
+    "add": add, "replace": replace, "pull": pull, "create": create, "prints": add_prints,
     "compact": Archive.compact, "vacuum": lambda archive: archive.vacuum(0),
 }  # fmt: skip
 

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from archive.source import MARKETS, MINUTE, START, columns_of, points_of
+from archive.source import MARKETS, MINUTE, START, TOKENS, columns_of, points_of
 
 from marketdata.archive import Archive
 from marketdata.archive.reading import Reader
+from marketdata.points.columns import Trades
 from marketdata.points.views import View
 
 M, N = MARKETS
@@ -30,6 +31,15 @@ def prices(market: str, first: int, count: int, value: float = 0.5) -> Any:
     """Prices of the first token of a market at minutes from the first."""
     keys = [(0, n) for n in range(first, first + count)]
     return columns_of("prices", market, keys, [value] * count)
+
+
+def trades(market: str, first: int, count: int, **more: float) -> Trades:
+    """Two prints of each of some minutes, one with an id, and an equal one of one time that has none."""
+    at = np.repeat(np.arange(first, first + count), 2)
+    ids = [f"{market}-{n}" if k % 2 else None for k, n in enumerate(at.tolist())]
+    values = {"side": np.full(len(at), "buy", object), "price": np.full(len(at), 0.5), "size": np.ones(len(at))}
+    values |= {"trade_id": np.array(ids, object), **{name: np.full(len(at), v) for name, v in more.items()}}
+    return Trades.of(TOKENS[market][:1], np.zeros(len(at), np.int64), START + at * MINUTE + 7, values)
 
 
 def held(archive: Archive, view: View = "books", market: str = MARKETS[0]) -> dict[Any, Any]:
