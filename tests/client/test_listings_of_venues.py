@@ -187,8 +187,8 @@ def test_records_have_the_numbers_of_now_which_are_kept_from_studies(venue: str,
     """Title of the event, volume of a day, open interest and price of now; what was not known at opening is removed."""
     stub = stub_of(venue, 6)
     tell = stub.record
-    more = {"bestBid": 0.4, "bestAsk": "0.44", "gameStartTime": "2026-01-09 18:00:00+00",
-            "sportsMarketType": "moneyline", "yes_bid_dollars": "0.4000", "yes_ask_dollars": "0.4400", "openInterest": 40.0}  # fmt: skip
+    more = {"bestBid": 0.4, "bestAsk": "0.44", "gameStartTime": "2026-01-09 18:00:00+00", "openInterest": 40.0,
+            "sportsMarketType": "moneyline", "yes_bid_dollars": "0.40", "yes_ask_dollars": "0.44"}  # fmt: skip
     stub.record = lambda market: {**tell(market), **more}
     with client_of(stub) as client:
         event = "weather-1" if venue == "polymarket" else "KXRAIN-1"
@@ -215,7 +215,7 @@ def test_records_have_the_numbers_of_now_which_are_kept_from_studies(venue: str,
 def test_the_first_lines_of_the_pages_run_as_a_script(
     venue: str, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They print the most traded markets and prices of the first, and save a chart; the page says how they were tried."""
+    """They print the most traded markets and prices of the first, save a chart, and the page says how they were tried."""
     text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
     before, _, rest = text.partition("```py\n")
     code = rest.partition("```")[0].replace('"polymarket"', f'"{venue}"')
