@@ -93,12 +93,33 @@ class BucketWidth:
         is_weeks = isinstance(value, str) and value.endswith("w")
         if micros is not None and micros >= 250_000 and (day % micros == 0 or micros % day == 0) and not is_weeks:
             return cls.of_micros(micros)
+        near = _meant(value)
         raise ConfigError(
             "does not exist; allowed are widths from 250ms that divide a day (250ms 1s 30s 1m 5min 1h 4h ...), whole "
             "days (1d 2d ...), 1w, and a timedelta of such a length.",
             argument=argument,
             value=value,
+            hint=f"Did you mean {near!r}?" if near else "",
         )
+
+
+def _meant(value: object) -> str | None:
+    """The width that a word such as "hourly", "1hour" or "60" may mean, if it is one."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = f"{value}s" if value % 60 else f"{value // 60}min"
+    match = re.fullmatch(r"\s*(\d{0,6})\s*[-_ ]?([a-z]+)\s*", str(value).lower(), re.ASCII)
+    unit = "" if match is None else next((unit for unit, words in _WORDS.items() if match[2] in words), "")
+    micros = None if match is None or not unit else micros_of(f"{match[1] or 1}{unit}")
+    if micros is None or not 250_000 <= micros <= UNITS["d"] * 31 or (UNITS["d"] % micros and micros % UNITS["d"]):
+        return None
+    return "1w" if micros == UNITS["w"] else str(BucketWidth.of_micros(micros))
+
+
+_WORDS = {
+    "s": ("s", "sec", "secs", "second", "seconds"), "m": ("min", "mins", "minute", "minutes", "minutely", "t"),
+    "h": ("h", "hr", "hrs", "hour", "hours", "hourly"), "d": ("d", "day", "days", "daily"),
+    "w": ("w", "wk", "week", "weeks", "weekly"),
+}  # fmt: skip
 
 
 def micros_of(value: object) -> int | None:

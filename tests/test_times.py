@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marketdata.errors import ConfigError
-from marketdata.resolution import UNITS
+from marketdata.resolution import UNITS, BucketWidth
 from marketdata.times import ends_of, now, to_duration, to_micros, to_range, to_text
 
 
@@ -136,3 +136,17 @@ def test_what_cannot_count_from_now_is_refused() -> None:
         ends_of(None, None, "max")
     with pytest.raises(ConfigError, match=r"period='1mo'.*2h 1d 1w"):
         ends_of(None, None, "1mo")
+
+
+@given(st.integers(1, 90), st.sampled_from(["hour", "hours", "minute", "mins", "second", "day", "days", "hr"]))
+def test_a_width_in_words_is_told_the_one_that_it_means(count: int, word: str) -> None:
+    """The hint of the error is a width that is allowed and as long; where there is none, there is no hint."""
+    unit = next(unit for unit in UNITS if word.startswith(unit))
+    for text in (f"{count}{word}", f"{count} {word}", f"{count}-{word}".upper()):
+        with pytest.raises(ConfigError, match="resolution=") as refused:
+            BucketWidth.of(text)
+        meant = refused.value.hint.removeprefix("Did you mean '").removesuffix("'?")
+        assert not meant or BucketWidth.of(meant).micros == count * UNITS[unit]
+    for text, width in (("hourly", "1h"), ("daily", "1d"), ("1 week", "1w"), (60, "1m"), (3600, "1h")):
+        with pytest.raises(ConfigError, match=f"Did you mean '{width}'"):
+            BucketWidth.of(text)

@@ -169,3 +169,19 @@ def test_imports_name_the_slip(tmp_path: Path) -> None:
     with pytest.raises(md.errors.ConfigError, match=r"no time for clock='seen'; its fields are .*asset_id"):
         archive.add_files(path, clock="seen")
     assert archive.add_files(path)["points"].to_list() == [1]
+
+
+def test_a_method_that_people_guess_is_told_the_one_here() -> None:
+    """A name of another library is answered with a method that exists; any other name is plain."""
+    from marketdata.client.client import MEANT
+
+    client = md.Client("polymarket")
+    for name, meant in MEANT.items():
+        assert hasattr(md.Client, meant), meant
+        if not hasattr(md.Client, name):
+            with pytest.raises(AttributeError, match=rf"'{name}'; did you mean client\.{meant}\("):
+                getattr(client, name)
+    with pytest.raises(AttributeError, match=r"'get_markets'; did you mean client\.markets\("):
+        client.get_markets()  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="no attribute 'zebra'$"):
+        _ = client.zebra  # type: ignore[attr-defined]

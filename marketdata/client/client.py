@@ -128,6 +128,18 @@ def _in_parts(method: Callable[Concatenate[C, P], R], doc: str) -> Callable[Conc
     return iterate
 
 
+# What people call methods of clients, without get_ and fetch_, and what they are here.
+MEANT = {
+    **{one: one for one in ("books", "prices", "metrics", "quotes", "trades", "markets", "market", "events", "series")},
+    **dict.fromkeys(("history", "price", "price_history", "prices_history", "ohlcv", "download", "data"), "prices"),
+    **dict.fromkeys(("order_book", "orderbook", "order_books", "orderbooks", "book", "depth"), "books"),
+    **dict.fromkeys(("search", "public_search", "list", "list_markets", "all_markets", "find"), "markets"),
+    **dict.fromkeys(("quote", "bbo", "best_bid_ask"), "quotes"), "trade": "trades", "fills": "trades",
+    **dict.fromkeys(("candlesticks", "market_candlesticks", "ohlc", "klines"), "candles"),
+    "event": "events", "status": "health", "ping": "health", "limits": "usage", "ticker": "market", "info": "market",
+}  # fmt: skip
+
+
 def _whole_span(
     start: TimeLike | None, end: TimeLike | None, period: Duration | None = None
 ) -> tuple[TimeLike, TimeLike]:
@@ -229,6 +241,13 @@ class Client(Generic[Frame]):
         self._archive = archive
         self._report: Report | None = None  # of a read through the archive
         self._tokens_by_name: dict[str, list[Token]] = {}  # for `now`
+
+    if not TYPE_CHECKING:  # checkers know the names that there are
+
+        def __getattr__(self, name: str) -> Any:
+            meant = MEANT.get(name.removeprefix("get_").removeprefix("fetch_"))
+            hint = f"; did you mean client.{meant}(...)?" if meant and not name.startswith("_") else ""
+            raise AttributeError(f"'Client' object has no attribute {name!r}{hint}", name=name, obj=None)
 
     def close(self) -> None:
         """Close idle connections, as ``with md.Client(...)`` does. A later call opens new ones; see `Client`."""

@@ -215,7 +215,7 @@ def test_records_have_the_numbers_of_now_which_are_kept_from_studies(venue: str,
 def test_the_first_lines_of_the_pages_run_as_a_script(
     venue: str, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They print the most traded markets and prices of the first, save a chart, and the page says how they were tried."""
+    """They print the most traded markets and prices of the first, save a chart; the page says how they were tried."""
     text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
     before, _, rest = text.partition("```py\n")
     code = rest.partition("```")[0].replace('"polymarket"', f'"{venue}"')

@@ -531,8 +531,9 @@ def of_tokens(columns: D, ids: Collection[str | None]) -> D:
 
 def unknown_market(name: str) -> NotFoundError:
     """The error for a name that the venue does not have."""
+    hint = f"client.markets({name!r}) looks for these words." if " " in name.strip() else ""
     text = f"Market not found: {name}"
-    return NotFoundError(text, status=404, detail=text)
+    return NotFoundError(text, status=404, detail=text, hint=hint)
 
 
 def parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
