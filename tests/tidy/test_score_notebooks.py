@@ -22,6 +22,7 @@ class Forecast(NamedTuple):
     market: str
     price: float
     paid: float
+    event: str
 
 
 def squared_error(price: float, paid: float) -> float:
@@ -72,16 +73,16 @@ def parts(forecasts: Sequence[Forecast], loss: Callable[[float, float], float]) 
 
 
 def interval(forecasts: Sequence[Forecast], loss: Callable[[float, float], float], worst: float) -> tuple[float, float]:
-    """The 95 percent interval of the score over markets."""
+    """The 95 percent interval of the score over events."""
     sums: dict[str, tuple[float, int]] = defaultdict(lambda: (0.0, 0))
     for one in forecasts:
-        total, count = sums[one.market]
-        sums[one.market] = (total + loss(one.price, one.paid), count + 1)
-    return studentized([sums[market] for market in sorted(sums)], 0, 0.95, 1000, (0.0, worst))
+        total, count = sums[one.event]
+        sums[one.event] = (total + loss(one.price, one.paid), count + 1)
+    return studentized([sums[event] for event in sorted(sums)], 0, 0.95, 1000, (0.0, worst))
 
 
 def bins(forecasts: Sequence[Forecast], count: int, share: float | None) -> list[dict[str, float]]:
-    """The bins that have a forecast; with a share Wilson's interval over effective markets."""
+    """The bins that have a forecast; with a share Wilson's interval over effective events."""
     members: dict[int, list[Forecast]] = defaultdict(list)
     for one in forecasts:
         members[min(int(one.price * count + 1e-9), count - 1)].append(one)
@@ -94,14 +95,12 @@ def bins(forecasts: Sequence[Forecast], count: int, share: float | None) -> list
             "forecast": math.fsum(one.price for one in inside) / points, "outcome": won,
         }  # fmt: skip
         if share is not None:
-            of_market: dict[str, int] = defaultdict(int)
-            for one in inside:
-                of_market[one.market] += 1
-            n = points**2 / sum(k * k for k in of_market.values())
+            n = points**2 / sum(k * k for k in Counter(one.event for one in inside).values())
             z = NormalDist().inv_cdf((1 + share) / 2)
             middle = (won + z * z / 2 / n) / (1 + z * z / n)
             half = z * math.sqrt(won * (1 - won) / n + z * z / 4 / n**2) / (1 + z * z / n)
-            row |= {"markets": len(of_market), "outcome_low": middle - half, "outcome_high": middle + half}
+            markets = {one.market for one in inside}
+            row |= {"markets": len(markets), "outcome_low": middle - half, "outcome_high": middle + half}
         table.append(row)
     return table
 
@@ -119,16 +118,18 @@ class Row(NamedTuple):
     price: float
     paid: float | None
     left: float | None
+    event: str
 
     @property
     def forecast(self) -> Forecast:
         assert self.paid is not None
-        return Forecast(self.market, self.price, self.paid)
+        return Forecast(self.market, self.price, self.paid, self.event)
 
 
 def rows_of(prices: Any, records: Sequence[Mapping[str, Any]]) -> list[Row]:
     """The prices with what the records say of their tokens."""
     ends, won = {}, {}
+    events = {record["market_id"]: record["event_slug"] for record in records}
     for record in records:
         winner, end = record["resolved_token_id"], record["closed_at"]
         if isinstance(winner, str):
@@ -140,7 +141,7 @@ def rows_of(prices: Any, records: Sequence[Mapping[str, Any]]) -> list[Row]:
     for market, token, ts, price in named.itertuples(index=False):
         if (market, token) in won:
             left = (ends[market] - ts).total_seconds() if market in ends else None
-            rows.append(Row(market, token, ts, price, won[market, token], left))
+            rows.append(Row(market, token, ts, price, won[market, token], left, events[market]))
     return rows
 
 
