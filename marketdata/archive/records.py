@@ -8,9 +8,11 @@ import json
 import math
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from marketdata.addresses import event_in
@@ -30,6 +32,10 @@ from marketdata.points.records import (
     names,
     truth,
 )
+from marketdata.points.schema import ID_COLUMNS
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Record = dict[str, Any]
 # Files are joined at this number. In an object store one file is enough, because each takes requests to read.
@@ -207,13 +213,73 @@ def _group_of(what: str, ids: Mapping[str, str], record: Record) -> str | None:
     return identity if identity is not None else ids.get(slug, slug) if slug is not None else None
 
 
-class _RecordFile(NamedTuple):
-    """The records of one file as JSON by id, and the ids by slug, token and event."""
+class Labels(Mapping[tuple[str, str], str]):
+    """The labels of tokens by market and token, read once they are asked for: a count of rows needs none."""
 
-    texts: dict[str, str]
-    by_slug: dict[str, str]
-    by_token: dict[str, list[str]]
-    by_event: dict[str, list[str]]  # by its slug
+    def __init__(self, load: Callable[[], pl.DataFrame]) -> None:
+        self._load = load
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+    @cached_property
+    def table(self) -> pl.DataFrame:
+        """One row per token: ``market_id token_id token_label``."""
+        return self._load()
+
+    @cached_property
+    def _labels(self) -> dict[tuple[str, str], str]:
+        return {(market, token): label for market, token, label in self.table.iter_rows()}
+
+    def __getitem__(self, token: tuple[str, str]) -> str:
+        return self._labels[token]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._labels)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+
+class _RecordFile:
+    """The records of one file as JSON by id, and the ids by slug, token and event, each made when it is asked for."""
+
+    def __init__(self, rows: pl.DataFrame) -> None:
+        self.texts: dict[str, str] = dict(rows.select("of", "record").iter_rows())
+        self._rows = rows.drop("record")
+
+    @cached_property
+    def by_slug(self) -> dict[str, str]:
+        """The first id of each slug."""
+        import polars as pl
+
+        return dict(self._rows.filter(pl.col("slug") != "").reverse().select("slug", "of").iter_rows())
+
+    @cached_property
+    def tokens(self) -> pl.DataFrame:
+        """The tokens that have a label: ``of`` is their market."""
+        import polars as pl
+
+        lists = ("token_ids", "token_labels")
+        is_whole = pl.col(lists[0]).list.len() == pl.col(lists[1]).list.len()
+        rows = self._rows.select("of", *lists).filter(is_whole & (pl.col(lists[0]).list.len() > 0))
+        return rows.explode(lists).filter(pl.col(lists[0]) != "", pl.col(lists[1]).is_not_null())
+
+    @cached_property
+    def by_token(self) -> dict[str, list[str]]:
+        """The ids of the markets of each token."""
+        if "token_ids" not in self._rows.columns:
+            return {}
+        rows = self._rows.select("of", "token_ids").explode("token_ids")
+        return {name: ids for name, ids in rows.group_by("token_ids").agg("of").iter_rows() if name}
+
+    @cached_property
+    def by_event(self) -> dict[str, list[str]]:
+        """The ids of the markets of each event, by its slug."""
+        if "event_slug" not in self._rows.columns:
+            return {}
+        rows = self._rows.select("of", "event_slug")
+        return {slug: ids for slug, ids in rows.group_by("event_slug").agg("of").iter_rows() if slug}
 
 
 class _Stored(NamedTuple):
@@ -221,6 +287,10 @@ class _Stored(NamedTuple):
 
     files: Mapping[str, _RecordFile]
     texts: Mapping[str, str]
+
+
+def _has(text: str, words: Iterable[str]) -> bool:
+    return all(word in text for word in words)
 
 
 def active_times(record: Mapping[str, Any]) -> tuple[int | None, int | None]:
@@ -246,10 +316,13 @@ class Catalog:
         self._stored = _Stored({}, {})
         self._others: tuple[_Stored, dict[str, str]] = self._stored, {}  # ids by other names
 
-    def records(self) -> list[Record]:
-        """All records in the order of their ids."""
+    def records(self, words: Iterable[str] = ()) -> list[Record]:
+        """All records in the order of their ids; of those without one of the words, only some are left out."""
         texts = self._current().texts
-        return [self._parsed(texts[identity]) for identity in sorted(texts)]
+        # A word may stand in another field, so who asks looks again; most records are not even parsed.
+        written = [json.dumps(word, ensure_ascii=False)[1:-1] for word in words]
+        found = (one for one, text in texts.items() if not written or _has(text.casefold(), written))
+        return [self._parsed(texts[identity]) for identity in sorted(found)]
 
     def find(self, id_or_slug: str, version: Version | None = None) -> Record | None:
         """The record with this id, else with this slug or name at Gamma; name the ``version`` to look up many."""
@@ -313,16 +386,19 @@ class Catalog:
             identity for file in self._current().files.values() for identity in file.by_token.get(token_id, ())
         )
 
-    def labels(self, markets: Iterable[str] | None = None) -> dict[tuple[str, str], str]:
+    def labels(self, markets: Iterable[str] | None = None) -> Labels:
         """The label of each token of some markets (None: all) that has one, by market and token."""
-        version = self.table.version()
-        chosen = self.records() if markets is None else filter(None, (self.of_id(m, version) for m in markets))
-        return {
-            (record["id"], token["id"]): token["label"]
-            for record in chosen
-            for token in record["tokens"]
-            if token.get("id") and token.get("label") is not None
-        }
+        version, wanted = self.table.version(), None if markets is None else [*markets]
+        return Labels(lambda: self._labels(version, wanted))
+
+    def _labels(self, version: Version, markets: Sequence[str] | None) -> pl.DataFrame:
+        import polars as pl
+
+        parts = [file.tokens for file in self._current(version).files.values()]
+        names = ("of", *TOKEN_LISTS)
+        rows = pl.concat(parts) if parts else pl.DataFrame(schema=dict.fromkeys(names, pl.String))
+        rows = rows if markets is None else rows.filter(pl.col("of").is_in(markets))
+        return rows.rename(dict(zip(names, ID_COLUMNS, strict=True)))
 
     def unknown(self, id_or_slug: str) -> NotArchivedError:
         """The error for an unknown market, with similar names."""
@@ -359,19 +435,11 @@ class Catalog:
         with errors.parsing(f"The {self.kind} table", hint):
             rows = pl.DataFrame(pl.from_arrow(self.table.read(file).cast(SCHEMAS[self.kind])))
         rows = rows.rename({_id_column(self.kind): "of"})
-        # The first of several that have a slug.
-        slugs = rows.filter(pl.col("slug") != "").reverse().select("slug", "of")
-        listed = [rows.select("of", "token_ids").explode("token_ids")] if self.kind == "markets" else []
-        by_token = {
-            name: ids for one in listed for name, ids in one.group_by("token_ids").agg("of").iter_rows() if name
-        }
-        events = [rows.filter(pl.col("event_slug") != "")] if self.kind == "markets" else []
-        by_event = {slug: ids for one in events for slug, ids in one.group_by("event_slug").agg("of").iter_rows()}
-        return _RecordFile(dict(rows.select("of", "record").iter_rows()), dict(slugs.iter_rows()), by_token, by_event)
+        return _RecordFile(rows)
 
     def _parsed(self, text: str) -> Record:
         with errors.parsing(f"The {self.kind} table"):
-            record: Record = json.loads(text)
+            record: Record = msgspec.json.decode(text)
         return record
 
     def upsert(self, records: Iterable[Record]) -> None:

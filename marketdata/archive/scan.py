@@ -144,7 +144,7 @@ def _stored(query: Query) -> Any:
     if query.wanted != ALL_TIME:
         start, end = (pl.lit(at, pl.Int64).cast(pl.Datetime("us", "UTC")) for at in query.wanted)
         rows = rows.filter((pl.col("ts") >= start) & (pl.col("ts") < end))
-    if query.labels:
+    if query.labels is not None:
         rows = rows.with_columns(_label(query.labels))
     if query.levels is not None:
         rows = rows.with_columns(pl.col(side).list.head(query.levels) for side in LISTS)

@@ -80,9 +80,9 @@ def _points(connection: Any, query: Query) -> Any:
     derived = VIEWS[query.view].derived
     chosen = {name: f"rows.{_quoted(name)}" for name in schema_of(query) if name not in derived}
     if query.labels:
-        ids = list(zip(*query.labels, strict=True))
-        columns = {"market_id": ids[0], "token_id": ids[1], "label": list(query.labels.values())}
-        labels = pa.table({name: pa.array(texts, pa.string()) for name, texts in columns.items()})
+        names = ("market_id", "token_id", "label")
+        columns = zip(*((*token, label) for token, label in query.labels.items()), strict=True)
+        labels = pa.table({name: pa.array(texts, pa.string()) for name, texts in zip(names, columns, strict=True)})
         same = " and ".join(f"rows.{name} = labels.{name}" for name in ("market_id", "token_id"))
         rows = rows.join(connection.from_arrow(labels).set_alias("labels"), same, how="left")
         chosen |= {"token_label": "coalesce(labels.label, rows.token_label)"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, overload
 
@@ -34,25 +34,37 @@ def to_frame(kind: FrameOf, records: Iterable[Mapping[str, Any]], frame: FrameKi
     Dates are UTC [microseconds] if all of a column can be read, else texts. Unknown fields become columns, as JSON
     where their values have no common type.
     """
-    rows = [_row(kind, record) for record in records]
-    names = dict.fromkeys([*fields.COLUMNS[kind], *(name for row in rows for name in row)])
+    rows = [*records]
+    named = dict.fromkeys(name for row in rows for name in row)
+    own: dict[str, list[Any]] = {}
+    id_column = "token_id" if kind == "tokens" else fields.ID_NAMES[kind]
+    for name in named:
+        if name == "id":
+            ids = (row["id"] if "id" in row else row.get(id_column) for row in rows)
+            own[id_column] = [None if one is None else str(one) for one in ids]
+        elif name == "tokens" and kind == "markets":
+            own |= _token_lists(rows)
+        elif name not in own:
+            own[name] = [row.get(name) for row in rows]
+    nothing = [None] * len(rows)
+    names = dict.fromkeys([*fields.COLUMNS[kind], *own])
     return frames.new(frame_kind(frame)).build(
-        {name: _column(name, [row.get(name) for row in rows]) for name in names}, len(rows)
+        {name: _column(name, own.get(name, nothing)) for name in names}, len(rows)
     )
 
 
-def _row(kind: FrameOf, record: Mapping[str, Any]) -> dict[str, object]:
-    id_column = "token_id" if kind == "tokens" else fields.ID_NAMES[kind]
-    out: dict[str, object] = {}
-    for name, value in record.items():
-        if name == "id":
-            out[id_column] = None if value is None else str(value)
-        elif name == "tokens" and kind == "markets" and _are_tokens(value):
-            lists = ([str(t["id"]) for t in value or ()], [t.get("label") for t in value or ()])
-            out |= dict(zip(fields.TOKEN_LISTS, (None, None) if value is None else lists, strict=True))
-        else:
-            out.setdefault(name, value)
-    return out
+def _token_lists(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The ids and labels of tokens, as lists; what else is called tokens stays as it is."""
+    nothing: list[Any] = [None] * len(rows)
+    ids, labels, others = ([*nothing] for _ in range(3))
+    for at, row in enumerate(rows):
+        tokens = row.get("tokens")
+        if "tokens" not in row or not _are_tokens(tokens):
+            others[at], ids[at], labels[at] = tokens, *(row.get(name) for name in fields.TOKEN_LISTS)
+        elif tokens is not None:
+            ids[at], labels[at] = [str(one["id"]) for one in tokens], [one.get("label") for one in tokens]
+    kept = {"tokens": others} if any(one is not None for one in others) else {}
+    return dict(zip(fields.TOKEN_LISTS, (ids, labels), strict=True)) | kept
 
 
 def _are_tokens(value: object) -> bool:
