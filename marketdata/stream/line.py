@@ -70,6 +70,8 @@ class Line:
         self._is_live = False
         self.last_arrival: int | None = None
         self._channel, self._width, self._keep = channel, width, tuple(keep)
+        # Wide buckets are not waited for: what came is compared with what the venue states, and need not be kept.
+        self._grid = SECOND if width.micros % SECOND == 0 else width.micros
         self._members: dict[str, set[str]] = {}
         for name, token in self.tokens.items():
             self._members.setdefault(token.market_id, set()).add(name)
@@ -212,13 +214,13 @@ class Line:
             self._ignored.add(market)
 
     def ready(self) -> int | None:
-        """The edge of buckets up to which everything has arrived, None if there is none yet."""
+        """The time up to which everything has arrived, None if there is none yet, or no later one."""
         starts = [since for since in self._known.values() if since is not None]
         if self.seen is None or not starts:
             return None
         if self.settled is None:
-            self.settled = int(self._width.floor(min(starts)))
-        edge = int(self._width.floor(self.seen - LATENESS))
+            self.settled = min(starts) // self._grid * self._grid
+        edge = (self.seen - LATENESS) // self._grid * self._grid
         return edge if edge > self.settled else None
 
     def settle(self) -> Iterator[Seen]:
@@ -242,23 +244,23 @@ class Line:
         books = [*self._rebuilder.push(rule.concatenated([rows, self._beats(end)]))]
         self._answer(end)
         firsts = {market: first for market in self.markets if (first := self.first(market)) is not None}
-        now = {m: Range(max(first, start), end) for m, first in firsts.items() if first < end}
-        prints, late = self._printed(firsts, end)
-        ranges = {m: [*late.get(m, ()), rng] for m, rng in now.items()}
+        begin, edge = int(self._width.floor(start)), int(self._width.floor(end))
+        now = {m: Range(max(first, begin), edge) for m, first in firsts.items() if max(first, begin) < edge}
+        prints, late = self._printed(firsts, begin, edge)
+        ranges = {m: [*late.get(m, ()), *([now[m]] if m in now else [])] for m in now.keys() | late.keys()}
         self.settled = end
         return Seen([one for part in books if len(one := _inside(part, now))], prints, ranges)
 
-    def _printed(self, firsts: Mapping[str, int], end: int) -> tuple[list[Trades], dict[str, list[Range]]]:
-        """The prints of known markets up to a time, and the buckets of those that came after these were settled."""
-        prints, late = list[Trades](), dict[str, list[Range]]()
-        waiting = []
+    def _printed(self, firsts: Mapping[str, int], begin: int, end: int) -> tuple[list[Trades], dict[str, list[Range]]]:
+        """The prints of known markets in buckets up to a time, and the buckets of those that came after these."""
+        prints, waiting, late = list[Trades](), list[Trades](), dict[str, list[Range]]()
         for part in self._prints:
             first = np.array([firsts.get(token.market_id, _NEVER) for token in part.tokens], np.int64)[part.token]
             now = part.take(np.flatnonzero((part.ts < end) & (part.ts >= first)))
             waiting.append(part.take(np.flatnonzero(part.ts >= end)))
             if len(now):
                 prints.append(now)
-            for at in np.flatnonzero(now.ts < (self.settled or 0)).tolist():
+            for at in np.flatnonzero(now.ts < begin).tolist():
                 bucket = int(self._width.floor(now.ts[at]))
                 late.setdefault(now.token_at(at).market_id, []).append(Range(bucket, bucket + self._width.micros))
         self._prints = [part for part in waiting if len(part)]

@@ -73,7 +73,8 @@ class Recorder:
     @property
     def at(self) -> int | None:
         """The venue's time up to which every connection is settled; None before the first bucket."""
-        return min((line.settled for line in self.lines.values() if line.settled is not None), default=None)
+        settled = min((line.settled for line in self.lines.values() if line.settled is not None), default=None)
+        return None if settled is None else int(self.width.floor(settled))
 
     @property
     def levels(self) -> int:
