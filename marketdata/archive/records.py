@@ -408,7 +408,7 @@ class Catalog:
         event = event_in(id_or_slug) or id_or_slug.strip()
         if members := [str((self.of_id(one) or {}).get("slug") or one) for one in self.members(event)]:
             return NotArchivedError(event_text(event, members), hint=EVENT_HINT)
-        names = [name for file in files for name in (*file.by_slug, *file.texts)]
+        names = dict.fromkeys(name for file in files for name in (*file.by_slug, *file.texts))
         near = difflib.get_close_matches(id_or_slug, names, n=3, cutoff=0.7)
         hint = f" Similar: {', '.join(map(repr, near))}." if near else ""
         if owners:
