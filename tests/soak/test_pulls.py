@@ -11,7 +11,7 @@ from soak.pulls import run_pull
 @pytest.mark.parametrize(
     ("venue", "markets", "days", "killed_at"),
     [
-        ("polymarket", 6, 2.0, 5),
+        ("polymarket", 30, 0.5, 2),
         ("kalshi", 6, 1.0, 2),
         pytest.param("polymarket", 300, 30.0, 20, marks=pytest.mark.soak),
         pytest.param("kalshi", 300, 30.0, 20, marks=pytest.mark.soak),
