@@ -42,7 +42,7 @@ _OTHER_HINTS: dict[tuple[type[Problem], str | None], str] = {
         errors.ConfigError,
         "api_key",
     ): "Set it to the key of the service, or pass --service polymarket, which takes none.",
-    (errors.ConfigError, "start"): _TIMES,
+    (errors.ConfigError, "start"): f"Give --start, or --period 7d. {_TIMES}",
     (errors.ConfigError, "end"): _TIMES,
     (errors.ConfigError, "host"): "Pass --keys FILE (marketdata keys new makes one).",
     (errors.AuthenticationError, None): "Is it the key of this service? It comes from MARKETDATA_API_KEY.",

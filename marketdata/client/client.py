@@ -737,6 +737,7 @@ class Client(Generic[Frame]):
         True
         """
         choice("view", view, VIEWS)
+        self._check_view(view)
         target = None if resolution is None else BucketWidth.of(resolution)
         rng = to_range(*self._own_span(market, ends_of(start, end, period)))
         names = [window.id for window in self._windows(view, "market", market, rng, target or BucketWidth.of("1m"))]
@@ -1065,6 +1066,7 @@ class Client(Generic[Frame]):
     ) -> tuple[TimeLike, TimeLike]:
         """`_own_span`, if a fetch of it takes few requests or ``every_page`` is wanted."""
         flag("all", every_page)
+        self._check_view(view)
         start, end = self._own_span(ids, span)
         if every_page or all(one is not None for one in span):
             return start, end
@@ -1103,6 +1105,11 @@ class Client(Generic[Frame]):
             warn(text, PlanWarning)
         return to_datetime(start), to_datetime(rng.end)
 
+    def _check_view(self, view: View) -> None:
+        """ConfigError for a view that the source does not have, before anything is asked."""
+        if view not in self._source.service.views:
+            raise self._source.service.lacks(view)
+
     def _names(self, given: Any, argument: str = "market", what: str = "an id or slug") -> list[str]:
         """The markets or tokens of an argument; the address of an event stands for its market, if it has one."""
         service, out = self._source.service, list[str]()
@@ -1125,9 +1132,7 @@ class Client(Generic[Frame]):
 
     def _windows(self, view: View, kind: IdKind, ids: Any, rng: Range, width: BucketWidth) -> list[Window]:
         """One window of the whole range per id, each id once; ConfigError if there are none, or they are not text."""
-        service = self._source.service
-        if view not in service.views:
-            raise service.lacks(view)
+        self._check_view(view)
         name, what = ("market", "an id or slug") if kind == "market" else ("token_id", "an id")
         given = self._names(ids, name, what)
         if not given:

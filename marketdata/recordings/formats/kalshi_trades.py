@@ -51,7 +51,9 @@ def read(table: Table) -> Iterator[Batch]:
 
 def _with_meaning(frame: pl.DataFrame) -> pl.DataFrame:
     """The rows with ``token_label``, ``side`` and ``role``: what `wire` says to each combination of words, once."""
-    said: dict[str, Any] = {name: pl.col(column).cast(pl.String).str.to_lowercase() for name, column in _said(frame).items()}
+    said: dict[str, Any] = {
+        name: pl.col(column).cast(pl.String).str.to_lowercase() for name, column in _said(frame).items()
+    }
     if "is_taker" in frame.columns:
         said["is_taker"] = flags(frame["is_taker"])
     words = frame.select(**said) if said else pl.DataFrame({"side": pl.Series([None] * len(frame), dtype=pl.String)})
