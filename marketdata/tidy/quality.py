@@ -70,6 +70,7 @@ def check(frame: F, width: Width | None = None) -> F:
     - crossed: the best bid is above the best ask.
     - sums_far_from_1: prices or mids of all tokens of a market miss 1 by more than 0.05.
     - stale: 60 or more equal snapshots or values in a row.
+    - unknown_side: a trade is neither a buy nor a sale.
 
     Infos are one_sided, empty, locked and null.
 
@@ -81,7 +82,7 @@ def check(frame: F, width: Width | None = None) -> F:
     Returns
     -------
     frame
-        One row per check that applies to books, quotes, prices or metrics. A lazy frame is computed.
+        One row per check that applies to books, quotes, trades, prices or metrics. A lazy frame is computed.
 
         - ``check``, ``severity``, ``meaning``; the severity is "ok" where the check found nothing.
         - ``n_failed``, ``n_checked``: rows that failed, and rows that the check looked at.
@@ -95,11 +96,13 @@ def check(frame: F, width: Width | None = None) -> F:
     [('gaps', 'warning', 1)]
     """
     frame = read(frame)
-    table = unchecked(frame, ("books", "quotes", "prices", "metrics"))
+    table = unchecked(frame, ("books", "trades", "quotes", "prices", "metrics"))
     view = _View(table if table.kind != "nested" else unchecked(exploded(table), ["books"]))
-    findings = [*_times(view, None if width is None else BucketWidth.of(width, "width"))]
-    of_kind = _books if view.books else _quotes if view.frame.kind == "quotes" else _values
-    findings += of_kind(view)
+    if view.frame.kind == "trades":
+        findings = [*_trades(view)]
+    else:
+        of_kind = _books if view.books else _quotes if view.frame.kind == "quotes" else _values
+        findings = [*_times(view, None if width is None else BucketWidth.of(width, "width")), *of_kind(view)]
     rows = [np.flatnonzero(rows) if rows.dtype == bool else rows for *_, rows in findings]
     columns: dict[str, Column] = {
         "check": [finding[0] for finding in findings],
@@ -174,6 +177,23 @@ def _quotes(view: _View) -> Iterator[Finding]:
     yield "bad_size", "error", "a size is not above 0", n, wrong[0] | wrong[1]
     yield from _best(view, np.arange(n), bid, ask)
     yield _stale(view, columns)
+
+
+def _trades(view: _View) -> Iterator[Finding]:
+    """Findings about prints, whose times are in no buckets."""
+    n, frame = len(view), view.frame
+    price, size = frame.numbers("price"), frame.numbers("size")
+    yield "outside_0_1", "error", "a price is no probability", n, no_probability(price)
+    yield "bad_size", "error", "a size is not above 0", n, ~np.isnan(size) & ~(np.isfinite(size) & (size > 0))
+    ids = frame.texts("trade_id") if "trade_id" in frame.names else [None] * n
+    first, again = set[tuple[int, str]](), np.zeros(n, bool)
+    for at, key in enumerate(zip(view.ids[0].tolist(), ids, strict=True)):
+        again[at] = key[1] is not None and key in first
+        first.add(key)  # type: ignore[arg-type] # None is never looked up
+    yield "duplicates", "error", "a print with this trade_id is here twice", n, again
+    sides = np.array(frame.texts("side"), object)
+    yield "unknown_side", "warning", "a side is neither buy nor sell", n, (sides != "buy") & (sides != "sell")
+    yield "null", "info", "a price or a size is missing", n, np.isnan(price) | np.isnan(size)
 
 
 def _long_runs(equal: NDArray[np.bool_]) -> Ints:

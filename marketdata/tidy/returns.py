@@ -39,7 +39,10 @@ def value_of(frame: Frame, value: str | None) -> tuple[Frame, Series, str]:
         raise ConfigError(
             f"value={value!r} is not a column of numbers of this frame; it has {', '.join(numbers) or 'none'}."
         )
-    if best is None:
+    if best is None and frame.kind == "trades":  # several prints may share a time
+        frame, rows = frames.sorted_rows(frame)
+        best = Series(rows.tokens, rows.bounds, rows.ts, {chosen: frame.numbers(chosen)})
+    elif best is None:
         frame, best = frames.sorted_series(frame, [chosen])
     return frame, best, chosen
 

@@ -29,7 +29,7 @@ from marketdata.tidy.returns import probability_of
 
 Of = Literal["market", "token", "all"]
 Bins = int | Iterable[float] | Literal["equal counts"]
-FORECAST_KINDS: tuple[Kind, ...] = ("prices", *TOP_KINDS, "series")
+FORECAST_KINDS: tuple[Kind, ...] = ("trades", "prices", *TOP_KINDS, "series")
 _IDS: dict[str, Sequence[str]] = {"market": ID_COLUMNS[:1], "token": ID_COLUMNS, "all": ()}
 _EQUAL_COUNTS = 10
 # Why a row is no forecast, beside being the mirror of another one.
@@ -52,6 +52,7 @@ def brier(
     Null prices are no forecasts. If both tokens of a market have a price at one time, these are one forecast, so only
     one counts, except with ``of="token"``. The token that counts is the first in the market's record, else the first by
     label: Yes before No, Up before Down, others by the alphabet. In markets of three or more tokens every row counts.
+    Of trades every print counts, as a forecast of its token at its price.
     Markets that are open, or not among the outcomes, are left out.
 
     The score is miscalibration - discrimination + uncertainty. Miscalibration is what the best rising function of the
@@ -293,7 +294,7 @@ def _merged(part: Frame, question: _Question, payoffs: Callable[[Tokens], Payoff
     chosen = choose(
         series.tokens, series.token, series.ts, known=~np.isnan(payoff), records=resolved.records,
         out={"after_close": after, "not_observed": ~part.observed(), "nulls": np.isnan(p)},
-        each_token=question.unit == "token",
+        each_token=question.unit == "token" or part.kind == "trades",  # no print is the mirror of another one
     )  # fmt: skip
     every = np.concatenate((chosen.rows, chosen.left))
     why = np.concatenate((np.zeros(len(chosen.rows), np.int64), [1 + LEFT_OUT.index(one) for one in chosen.why]))
