@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import warnings
 from collections import Counter
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import marketdata as md
 
 pytestmark = pytest.mark.soak
 STUDIES, MINUTES, TRADES, DAYS = 1_000, 20, 12, 12
+QUESTIONS = 200
 
 
 def earnings(process: str, markets: int, rng: np.random.Generator) -> Any:
@@ -85,3 +88,63 @@ def test_the_difference_of_quantiles_of_noise_contains_0() -> None:
     print(counts)
     assert counts[0.0, True] >= 51
     assert counts[0.004, False] == 60
+
+
+def question(process: str, markets: int, rng: np.random.Generator) -> tuple[float | None, float | None]:
+    """The ends of the interval of what fair prices miss in the mean, which is 0."""
+    ids = [f"m{i:03}" for i in range(markets)]
+    if process == "ten thresholds an event":
+        events, thresholds = -(-markets // 10), np.linspace(-1, 1, 10)
+        paid = (rng.standard_normal((events, 1)) > thresholds).astype(float).ravel()[:markets]
+        fair = np.tile([1 - NormalDist().cdf(t) for t in thresholds], events)[:markets]
+        frame = pl.DataFrame(
+            {"market_id": ids, "error": paid - fair, "event_slug": [f"e{i // 10}" for i in range(markets)]}
+        )
+        return md.cluster_mean(frame, "error", resamples=400).select("low", "high").row(0)
+    # A market may end on each of its thirty days, and then pays; else it pays nothing at the scheduled end.
+    # The row of a day has the price at its end.
+    days, hazard = 30, 0.03
+    closed = np.minimum(rng.geometric(hazard, markets), days + 1)
+    paid = (closed <= days).astype(float)
+    rows = [
+        (day, m, 1 - (1 - hazard) ** (days - day - 1)) for m in range(markets) for day in range(min(closed[m], days))
+    ]
+    start = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    frame = pl.DataFrame({
+        "ts": [start + dt.timedelta(days=day) for day, *_ in rows], "market_id": [ids[m] for _, m, _ in rows],
+        "token_id": [f"{ids[m]}y" for _, m, _ in rows], "token_label": "Yes", "price": [p for *_, p in rows],
+    }, schema_overrides={"ts": pl.Datetime("us", "UTC")})  # fmt: skip
+    survivors = process == "those that ended so far"
+    seen = closed <= 15 if survivors else np.full(markets, True)
+    records = pl.DataFrame({
+        "market_id": ids, "token_ids": [[f"{m}y", f"{m}n"] for m in ids], "token_labels": [["Yes", "No"]] * markets,
+        "payoffs": [[p, 1 - p] if known else None for p, known in zip(paid, seen, strict=True)],
+        "end_date": [start + dt.timedelta(days=days)] * markets,
+        "closed_at": [start + dt.timedelta(days=int(min(day, days))) for day in closed],
+    }, schema_overrides={"payoffs": pl.List(pl.Float64)})  # fmt: skip
+    if survivors:
+        scores = md.brier(frame, records, of="all", resamples=400)
+        return scores.select("brier_low", "brier_high").row(0)
+    rows_before = md.before_end(frame, records, "10d", of="scheduled", width="1d").drop_nulls("price")
+    of_market = dict(zip(ids, paid, strict=True))
+    errors = rows_before.with_columns(
+        error=pl.col("market_id").cast(pl.String).replace_strict(of_market) - pl.col("price")
+    )
+    return md.cluster_mean(errors, "error", resamples=400).select("low", "high").row(0)
+
+
+@pytest.mark.parametrize(
+    "process", ["ten thresholds an event", "early ends, by the schedule", "those that ended so far"]
+)
+def test_questions_with_a_trap_rarely_miss_the_truth(process: str) -> None:
+    """Fair prices miss nothing in the mean, whatever the trap; the shares are printed for docs/guides/study.md."""
+    for markets in (30, 100, 300):
+        counts: Counter[str] = Counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", md.errors.MarketDataWarning)
+            for seed in range(QUESTIONS):
+                low, high = question(process, markets, np.random.default_rng(seed))
+                counts["null" if low is None or np.isnan(low) else "contains" if low <= 0 <= high else "misses"] += 1
+        shares = ", ".join(f"{name} {counts[name] / QUESTIONS:.1%}" for name in ("contains", "misses", "null"))
+        print(f"{process:28} {markets:4} markets: {shares}", flush=True)
+        assert counts["misses"] <= 0.09 * (QUESTIONS - counts["null"])
