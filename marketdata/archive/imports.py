@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +252,7 @@ class ImportedFile:
         self._wanted = run.wanted()
         # A book depends on all rows of its token before it, and on the times of all rows.
         is_pruned = not chosen.changes or chosen.name == "market-channel"
+        table.bucket = run.store.base.micros
         table.keep_only(self._wanted if is_pruned else Wanted(), in_time=not chosen.changes)
         self._rows = self._stored = self._points = self._replaced = self._sorted = 0
         self._left_out, self._notes = Counter[str](), list[str]()
@@ -307,11 +309,14 @@ class ImportedFile:
 
     def add_table(self) -> None:
         """Add tidy points or records."""
+        batches = self._format.read(self._table)
         try:
-            batches = list(self._format.read(self._table))
+            first = next(batches, Batch())
+            # Parts of a large table are read one by one; the first one tells whether the file is refused.
+            rest: Iterable[Batch] = batches if first.grid else list(batches)
         except ConfigError as problem:
             raise _naming(self._file, problem) from problem
-        for batch in batches:
+        for batch in chain([first], rest):
             self._rows += batch.rows
             self._left_out += batch.left_out
             self._notes += batch.notes
@@ -322,7 +327,7 @@ class ImportedFile:
                     rows = self._of_wanted(kind, rows, batch.frames)
                 self._kinds += bool(len(rows))
                 if kind in VIEWS:
-                    self._add_points(kind, rows)
+                    self._add_points(kind, rows, batch.grid)
                 else:
                     self._run.add_records(kind, rows)
                     self._check_tokens(kind, rows)
@@ -399,7 +404,7 @@ class ImportedFile:
     def _reasons(self) -> str:
         return ", ".join(f"{count:,} {reason}" for reason, count in self._left_out.most_common())
 
-    def _add_points(self, view: View, frame: pl.DataFrame) -> None:
+    def _add_points(self, view: View, frame: pl.DataFrame, grid: int = 0) -> None:
         frame = self._wanted_rows(frame, self._placed_rows(frame))
         if view == "books":
             ids = [name for name in ("market_id", "token_id") if name in frame.columns]
@@ -409,7 +414,7 @@ class ImportedFile:
             frame = last
         if len(frame):
             try:
-                self._store(view, frame)
+                self._store(view, frame, grid)
             except NotTidyError as problem:
                 raise NotTidyError(f"{self._file.name!r}: {problem}") from problem
 
@@ -444,23 +449,30 @@ class ImportedFile:
             markets = frame["market_id"].cast(pl.String).unique().drop_nulls().to_list()
             known = {market: str((find(market) or {"id": market})["id"]) for market in markets}
             return frame.with_columns(pl.col("market_id").cast(pl.String).replace(known))
-        market = pl.col("market_id") if "market_id" in names else pl.lit(None)
-        frame = frame.with_columns(pl.col("token_id").cast(pl.String), market.cast(pl.String).alias("market_id"))
+        if "market_id" not in names:
+            frame = frame.with_columns(pl.lit(None, pl.String).alias("market_id"))
         ids_of_rows = [name for name in Token._fields if name in frame.columns]
+        # Few ids repeat in many rows, so their numbers are joined and not their texts.
+        frame = frame.with_columns(
+            pl.col(name).cast(pl.String).cast(pl.Categorical)
+            for name in ids_of_rows
+            if frame[name].dtype != pl.Categorical
+        )
         ids = frame.select(ids_of_rows).unique(maintain_order=True).drop_nulls("token_id")
-        tokens = [Token(row["market_id"] or "", row["token_id"], row.get("token_label")) for row in ids.to_dicts()]
+        texts = ids.cast(pl.String)
+        tokens = [Token(row["market_id"] or "", row["token_id"], row.get("token_label")) for row in texts.to_dicts()]
         placed = self._run.place_all(tokens)
-        self._nameless.update(ids.filter(pl.col("market_id").fill_null("") == "")["token_id"])
+        self._nameless.update(texts.filter(pl.col("market_id").fill_null("") == "")["token_id"])
         self._nameless &= self._run.without_market
         columns = {f"placed_{name}": [getattr(t, name) for t in placed] for name in ("market_id", "token_id")}
-        new = ids.with_columns(pl.Series(name, values, pl.String) for name, values in columns.items())
+        new = ids.with_columns(pl.Series(name, values, pl.Categorical) for name, values in columns.items())
         joined = frame.join(new, on=ids_of_rows, how="left", nulls_equal=True, maintain_order="left")
         both = [pl.coalesce(f"placed_{name}", name).alias(name) for name in ("market_id", "token_id")]
         return joined.with_columns(both).drop(columns)
 
-    def _store(self, view: View, data: Any) -> None:
+    def _store(self, view: View, data: Any, grid: int = 0) -> None:
         """Add points and count them."""
-        columns, growth = ingest.add_points(self._run.store, view, data)
+        columns, growth = ingest.add_points(self._run.store, view, data, grid=grid)
         replaced, real = len(columns) - growth, self._run.real
         if not len(columns):
             return

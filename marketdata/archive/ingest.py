@@ -58,9 +58,12 @@ def add_records(store: ArchiveStore, markets: Any = None, events: Any = None, se
 
 
 def add_points(
-    store: ArchiveStore, view: View, data: Any, *, replace: bool = False, complete: bool = False
+    store: ArchiveStore, view: View, data: Any, *, replace: bool = False, complete: bool = False, grid: int = 0
 ) -> tuple[Data, int]:
-    """Add points of a view as `Archive.add` does; returns the points at the base, and how many are new."""
+    """Add points of a view as `Archive.add` does; returns the points at the base, and how many are new.
+
+    The points may be a part of more, whose times are all on a ``grid`` of this width [microseconds].
+    """
     markets, base = store.catalog["markets"], store.base
     columns = identified(view, _columns(view, data, markets), markets)
     _check_values(view, columns)
@@ -78,7 +81,8 @@ def add_points(
     state = CoverageState.FINAL if complete else CoverageState.RECORDED
     times = ascending(columns.ts)
     # The widest resolution on whose grid all times are; one or two may be there by chance.
-    coarse = [r for r in Resolution if r.micros > base.micros and not (times % r.micros).any()][-1:]
+    on_grid = np.array([grid]) if grid else times
+    coarse = [r for r in Resolution if r.micros > base.micros and not (on_grid % r.micros).any()][-1:]
     if coarse and len(times) >= 3:
         _check_width(store, view, columns, coarse[0])
         if not complete and len(times) >= 12:  # fewer may be chance, or a choice of moments

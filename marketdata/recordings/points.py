@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError, RecordingWarning, warn
+from marketdata.points.order import same_as_before, sorted_by
 from marketdata.points.records import COLUMNS
 from marketdata.points.schema import ASK, BID, ID_COLUMNS
 from marketdata.points.schema import COLUMNS as POINT_COLUMNS
 from marketdata.recordings.files import RecordingFile
+from marketdata.recordings.partitions import Partitions, read_rows
 from marketdata.recordings.roles import (
     INDEX_NAMES,
     TEXT_ROLES,
@@ -30,6 +37,7 @@ _A_TICKER = r"^KX|^[A-Z0-9]+-"
 _TEXTS = {*TEXT_ROLES, *ID_COLUMNS, *(name for names in COLUMNS.values() for name in names)}
 _PRICES = ("price", "best_bid", "best_ask")
 _FEW_QUOTES = 3
+_FIRST_ROWS = re.compile(r", such as row .*")
 # A second key of a table has few values, and most rows that repeat a time and a token differ by it.
 _MOST_KEYS, _REPEATED = 20, 0.01
 
@@ -48,10 +56,62 @@ def read_points(
     The columns ``numbers_of`` have a number or nothing in each row. With ``extra``, which tidy tables have, a row of
     nothing is a missing value and stays, and so do further columns of numbers.
     """
-    rows, whole = one_batch(table, _PRICES)
-    if not len(rows):
-        yield whole
-        return
+    whole = Batch()
+    with Partitions(table.bucket) as rows:
+        for frame, batch in table.rows(prices=_PRICES):
+            rows.add(frame)
+            _count(batch, whole)
+        refuse_damage(table.file)
+
+        def points_of(part: pl.DataFrame, into: Batch) -> _Repeats:
+            return _points_of(part, into, table, kind, needed, numbers_of, optional, extra=extra)
+
+        if rows.is_small:
+            given = rows.whole()
+            if len(given):
+                points_of(given, whole).refuse(table)
+            yield whole
+            return
+        # What is wrong with the file is known before the first part is stored.
+        found, repeats = list[tuple[Path, list[dict[str, Any]]]](), _Repeats()
+        with tempfile.TemporaryDirectory(prefix="marketdata-import-") as folder:
+            for number, part in enumerate(rows.parts()):
+                batch = Batch()
+                repeats += points_of(part, batch)
+                points = batch.frames.pop(kind)
+                _count(batch, whole)
+                if len(points):
+                    ts = points["ts"].dt.epoch("us").to_numpy() // table.bucket * table.bucket
+                    whole.grid = np.gcd(whole.grid, np.gcd.reduce(ts))
+                    found.append((Path(folder, f"{number}.arrow"), batch.markets))
+                    points.write_ipc(found[-1][0], compression="lz4")
+            repeats.refuse(table)
+            yield whole
+            for path, markets in found:
+                yield Batch(frames={kind: read_rows(path)}, markets=markets, grid=whole.grid)
+                path.unlink()
+
+
+def _count(batch: Batch, whole: Batch) -> None:
+    """Add the counts of a batch to those of the whole; of equal notes the first rows are named."""
+    whole.rows += batch.rows
+    whole.left_out += batch.left_out
+    known = {_FIRST_ROWS.sub("", note) for note in whole.notes}
+    whole.notes += [note for note in batch.notes if _FIRST_ROWS.sub("", note) not in known]
+
+
+def _points_of(
+    rows: pl.DataFrame,
+    whole: Batch,
+    table: Table,
+    kind: FileKind,
+    needed: tuple[str, ...],
+    numbers_of: tuple[str, ...],
+    optional: tuple[str, ...],
+    *,
+    extra: bool,
+) -> _Repeats:
+    """Add the points of some rows of a table: all rows of their markets and buckets."""
     names = ("market_id", "slug", "token_id", "token_label", *needed, *numbers_of, *optional)
     chosen = [name for name in dict.fromkeys(names) if name in rows.columns]
     if "market_id" in chosen and "slug" in chosen:
@@ -72,25 +132,51 @@ def read_points(
     if numbers_of and not extra:
         is_priced = pl.any_horizontal(pl.col(numbers_of).is_not_null())
         points = left(points, is_priced, f"without a {' or '.join(numbers_of)}", whole)
-    _refuse_second_key(rows, points, table)
+    repeats = _repeats(rows, points, table)
     is_export = kind == "quotes" and {*POINT_COLUMNS["quotes"]} <= {*table.file.columns}
-    yield add_points(whole, kind, points, is_export=is_export)
+    add_points(whole, kind, points, is_export=is_export)
+    return repeats
 
 
-def _refuse_second_key(rows: pl.DataFrame, points: pl.DataFrame, table: Table) -> None:
-    """ConfigError for a table in which many times of a token come again, once for each value of another column.
+class _Repeats(NamedTuple):
+    """How many of some rows have the time and token of another one with other values, and what tells them apart."""
 
-    So is one in which the token that ``token_id=`` gives has several values at a time.
-    """
+    again: int = 0
+    rows: int = 0
+    key: str | None = None
+
+    def __add__(self, other: object) -> _Repeats:
+        assert isinstance(other, _Repeats)
+        return _Repeats(self.again + other.again, self.rows + other.rows, self.key or other.key)
+
+    def refuse(self, table: Table) -> None:
+        """ConfigError for a table in which many times of a token come again; a warning for some.
+
+        So is one in which the token that ``token_id=`` gives has several values at a time.
+        """
+        again, count, key = self
+        is_given = table.file.options.token_id is not None
+        if not again or (again < count * _REPEATED and not is_given):
+            return
+        about = f"{table.file.name!r} has several rows for a token and a time"
+        if key is not None:
+            raise ConfigError(about + key)
+        said = f"{about}: {again:,} of {count:,} are given again with other values"
+        if again * 2 > count or is_given:
+            raise ConfigError(f"{said}. Keep one of each.")
+        warn(f"{said}; the last one counts.", RecordingWarning)
+
+
+def _repeats(rows: pl.DataFrame, points: pl.DataFrame, table: Table) -> _Repeats:
+    """What comes again among points of a table, and the column of its rows by whose values these differ."""
     keys = [name for name in ("ts", "market_id", "slug", "token_id") if name in points.columns]
-    distinct = points.drop("__row").unique()
+    several = points.filter(_come_again(points, keys))
+    distinct = several.drop("__row").unique()
     again = len(distinct) - distinct.select(keys).n_unique()
-    is_given = table.file.options.token_id is not None
-    if not again or (again < len(points) * _REPEATED and not is_given):
-        return
+    if again < len(points) * _REPEATED and (not again or table.file.options.token_id is None):
+        return _Repeats(again, len(points))
     of_points = {*keys, *_PRICES, *POINT_COLUMNS["metrics"], "token_label", "open", "high", "low", "close"}
     names = [n for n in rows.columns if n not in of_points and not n.startswith("__")]
-    about = f"{table.file.name!r} has several rows for a token and a time"
     for name in (n for n in names if not rows[n].dtype.is_nested() and not rows[n].dtype.is_float()):
         values = rows[name].drop_nulls().unique().sort()
         if not 1 < len(values) <= max(_MOST_KEYS, len(rows) // 2):
@@ -100,16 +186,12 @@ def _refuse_second_key(rows: pl.DataFrame, points: pl.DataFrame, table: Table) -
         if (len(kept) - kept.select(*keys, "__key").n_unique()) * 10 < again:
             few = ", ".join(map(str, values.head(4).to_list()))
             column = table.columns.get(name, name)
-            raise ConfigError(
-                f"{about}, which differ by {column} ({few}). Keep the rows of one of them, make a file of each, or, if "
+            key = (
+                f", which differ by {column} ({few}). Keep the rows of one of them, make a file of each, or, if "
                 f"it says the token, name it with columns={{'token_id': {column!r}}} (--columns token_id={column})."
             )
-    if again * 2 > len(points) or is_given:
-        raise ConfigError(f"{about}: {again:,} of {len(points):,} are given again with other values. Keep one of each.")
-    warn(
-        f"{about}: {again:,} of {len(points):,} are given again with other values; the last one counts.",
-        RecordingWarning,
-    )
+            return _Repeats(again, len(points), key)
+    return _Repeats(again, len(points))
 
 
 def add_points(batch: Batch, kind: FileKind, points: pl.DataFrame, *, is_export: bool = False) -> Batch:
@@ -122,13 +204,36 @@ def add_points(batch: Batch, kind: FileKind, points: pl.DataFrame, *, is_export:
     if kind == "quotes" and not is_export:
         possible = _without_empty_sides(possible)
     timed = possible.drop("__row", strict=False).with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC")))
-    points = distinct = timed.unique(maintain_order=True)
-    batch.left_out["equal to another row"] += len(possible) - len(distinct)
-    if kind in ("prices", "quotes", "metrics"):
-        points = last_of_each(distinct, ("ts", "market_id", "slug", "token_id"), batch)
+    keys = [name for name in ("ts", "market_id", "slug", "token_id") if name in timed.columns]
+    again = _come_again(timed, keys)
+    if again.any():
+        numbered = timed.with_row_index("__at")
+        several = numbered.filter(again)
+        distinct = several.unique(timed.columns, keep="first", maintain_order=True)
+        batch.left_out["equal to another row"] += len(several) - len(distinct)
+        if kind in ("prices", "quotes", "metrics"):
+            distinct = last_of_each(distinct, tuple(keys), batch)
+        timed = pl.concat([numbered.filter(~again), distinct]).sort("__at").drop("__at")
     batch.left_out = +batch.left_out
-    batch.frames[kind] = points
+    batch.frames[kind] = timed
     return batch
+
+
+def _come_again(points: pl.DataFrame, keys: Sequence[str]) -> NDArray[np.bool_]:
+    """Whether the time and the ids of each row are those of another one too."""
+    codes = np.zeros(len(points), np.int64)
+    for name in (n for n in keys if n != "ts"):
+        ids = points[name]
+        texts = (ids if ids.dtype == pl.Categorical else ids.cast(pl.String).cast(pl.Categorical)).to_physical()
+        numbers_of = texts.cast(pl.Int64).fill_null(-1).to_numpy() + 1
+        # A table has few ids, so the product of their numbers is far from the end of the type.
+        codes = codes * (int(numbers_of.max(initial=0)) + 1) + numbers_of
+    ts = points["ts"].to_physical().to_numpy()
+    order = sorted_by(codes, ts)
+    same = same_as_before(codes[order], ts[order])
+    again = np.zeros(len(points), bool)
+    again[order] = same | np.append(same[1:], False)[: len(same)]
+    return again
 
 
 def _without_empty_sides(quotes: pl.DataFrame) -> pl.DataFrame:

@@ -29,7 +29,7 @@ from marketdata.recordings.roles import (
 )
 from marketdata.recordings.units import PriceUnit, TimeUnit, formats_of_dates
 from marketdata.recordings.wanted import Wanted
-from marketdata.times import SECOND
+from marketdata.times import DAY, SECOND
 
 FileKind = Literal["books", "prices", "metrics", "quotes", "trades", "markets", "events", "series"]
 # The whole file is read for its unit of prices up to this number of rows.
@@ -72,6 +72,8 @@ class Batch:
     markets: list[dict[str, Any]] = field(default_factory=list)
     keep: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
+    # The greatest width on whose grid are the times of all parts of a table, 0 if it is one part.
+    grid: int = 0
     restarts: bool = False
 
 
@@ -99,6 +101,8 @@ class Table:
         self.columns: dict[str, str] = {m.role: m.column for m in self.meanings if m.taken}
         self.units: dict[str, TimeUnit] = {}
         self.found: dict[str, str] = {}
+        # The width of the points into which rows go [microseconds].
+        self.bucket = DAY
         # Times under names that are not known: two of them differ.
         self.times: tuple[str, ...] = ()
         for step in ROLE_STEPS:

@@ -1,4 +1,4 @@
-"""Imports of messages: megabytes a second, and the most memory, beside reading and parsing their JSON alone."""
+"""Imports of messages and of tables: their speed, and the most memory, beside reading and writing them alone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 from bench.measure import print_table
 
 _START, _MEGABYTE = 1_767_225_600_000, 1e6
@@ -20,7 +22,10 @@ import msgspec
 import marketdata as md
 way, path, folder = sys.argv[1:]
 began = time.perf_counter()
-if way == "import":
+if way == "polars":
+    import polars
+    polars.read_parquet(path).write_parquet(folder + ".parquet")
+elif way == "import":
     row = md.Archive(folder, frame="polars").add_files(path, progress=False).row(0, named=True)
     assert row["rows"] == row["stored"] + row["left_out"], row
 else:
@@ -49,6 +54,40 @@ def run(*, quick: bool) -> None:
                 seconds, memory = (statistics.median(values) for values in zip(*measured, strict=True))
                 rows.append((f"{name}, {megabytes:.0f} MB: {way}", f"{megabytes / seconds:.1f}", f"{memory:.2f}"))
     print_table("Messages into an archive", ("work", "MB a second", "most GB"), rows)
+    _tables((0.05,) if quick else (2.1, 6.3), rounds)
+
+
+def _tables(sizes: tuple[float, ...], rounds: int) -> None:
+    """Print a table for prices and quotes of these millions of rows, in Parquet."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, millions in ((kind, size) for kind in ("prices", "quotes") for size in sizes):
+            path = Path(folder) / f"{kind}.parquet"
+            write_table(path, int(millions * 1e6), kind)
+            found: dict[str, list[tuple[float, float]]] = {"import": [], "polars": []}
+            for number in range(rounds):
+                for way, measured in found.items():
+                    measured.append(_measured(way, path, f"{folder}/{kind}-{millions}-{number}"))
+            ratio = statistics.median(a[0] / b[0] for a, b in zip(found["import"], found["polars"], strict=True))
+            memory = statistics.median(most for _, most in found["import"])
+            rows.append((f"{kind}, {millions:g} M rows", f"{ratio:.1f}", f"{memory:.2f}"))
+    print_table("Tables into an archive", ("work", "x read and write by polars", "most GB"), rows)
+
+
+def write_table(path: Path, rows: int, kind: str) -> None:
+    """Write prices or quotes of three hundred tokens at each minute, token after token."""
+    per, drawn = rows // 300, np.random.default_rng(0)
+    names = pl.DataFrame({
+        "token": range(300), "market": [f"0x{n // 2:02x}{'0' * 62}" for n in range(300)],
+        "token_id": [str(10**76 + n) for n in range(300)],
+    })  # fmt: skip
+    frame = pl.DataFrame({
+        "token": np.repeat(np.arange(300), per), "timestamp": _START // 1000 + 60 * np.tile(np.arange(per), 300),
+        "price": drawn.integers(10, 980, per * 300) / 1000,
+    }).join(names, on="token", maintain_order="left").drop("token")  # fmt: skip
+    if kind == "quotes":
+        frame = frame.with_columns(best_bid="price", best_ask=pl.col("price") + 0.01).drop("price")
+    frame.write_parquet(path)
 
 
 def _measured(way: str, path: Path, folder: str) -> tuple[float, float]:
