@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+
 from bench.measure import print_table
 
 _START, _MEGABYTE = 1_767_225_600_000, 1e6
