@@ -397,8 +397,8 @@ class Archive(Generic[Frame]):
             filters of a listing (``event_slug series_slug tags search state``), ``all_markets``, or a text ``file`` of
             ids and slugs, one a line (``#`` begins a comment, ``"-"`` is the standard input).
         views, start, end
-            Which of books, prices, metrics and quotes, by default those that the source has; the half-open range [UTC],
-            by default up to now by the server's clock.
+            Which of books, prices, metrics, quotes and trades, by default those that the source has but for trades; the
+            half-open range [UTC], by default up to now by the server's clock.
         period : str or timedelta, optional
             The length of the range, such as "7d", in the place of its start or end.
         resolution : str, optional

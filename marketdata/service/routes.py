@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
 from starlette.convertors import StringConvertor, register_url_convertor
+from starlette.requests import Request
 from starlette.responses import Response
 
 from marketdata.points.records import RecordKind, names
@@ -72,11 +73,15 @@ def get_token_prices(token_id: TokenId, query: HistoryParameters, context: Conte
     return _history_page("prices", query, context, token_id=token_id)
 
 
-@history.get("/markets/{id_or_slug}/quotes", include_in_schema=False)  # noqa: FAST003  whatever it is
-@history.get("/tokens/{token_id}/quotes", include_in_schema=False)
-def refuse_quotes(_: Context) -> Response:
-    """Quotes are a view of archives that the interface does not have; HTTPException 404."""
-    raise HTTPException(404, f"This service has no quotes; its views are {', '.join(INTERFACE_VIEWS)}.")
+def refuse_view(request: Request, _: Context) -> Response:
+    """A view of archives that the interface does not have; HTTPException 404."""
+    view = request.url.path.rpartition("/")[2]
+    raise HTTPException(404, f"This service has no {view}; its views are {', '.join(INTERFACE_VIEWS)}.")
+
+
+for _view in (view for view in VIEWS if view not in INTERFACE_VIEWS):
+    for _path in ("/markets/{id_or_slug}", "/tokens/{token_id}"):  # whatever these are
+        history.add_api_route(f"{_path}/{_view}", refuse_view, include_in_schema=False)
 
 
 @discovery.get("/series", response_model=models.Listing)
