@@ -69,7 +69,7 @@ handover: $(VENV)/handover.stamp ## strategies in nautilus_trader and vectorbt, 
 	@test ! -x $(VENV)/handover/bin/python || $(VENV)/handover/bin/python -m pytest -q -rs -p no:cacheprovider tests/tidy/test_backtest.py
 
 vendors: $(VENV)/vendors.stamp ## the vendors' own clients and backtester against our service
-	$(VENV)/vendors/bin/python -m pytest -q -rs -p no:cacheprovider tests/service/test_vendors.py
+	$(VENV)/vendors/bin/python -m pytest -q -rs -p no:cacheprovider tests/service/test_vendors.py tests/stream/test_vendors.py
 
 constraints: $(VENV)/venv.stamp ## choose the newest versions anew, with their hashes
 	$(BIN)/python .ci/constraints.py > .ci/constraints.txt
@@ -117,7 +117,7 @@ $(VENV)/handover.stamp: pyproject.toml $(VENV)/venv.stamp
 $(VENV)/vendors.stamp: pyproject.toml $(VENV)/venv.stamp
 	$(BIN)/python -m venv $(VENV)/vendors
 	$(VENV)/vendors/bin/python -m pip install -q --no-compile --upgrade "pip>=25.1"
-	$(VENV)/vendors/bin/python -m pip install -q --no-compile -e ".[service]" --group vendors
+	$(VENV)/vendors/bin/python -m pip install -q --no-compile -e ".[service,stream]" --group vendors
 	command -v npm > /dev/null && npm install --silent --prefix $(VENV)/vendors @polyorderbooks/mcp-server@0.2.3 || echo "without npm the MCP server of a vendor is not tried"
 	@touch $@
 

@@ -379,6 +379,7 @@ class Mirror(AbstractContextManager["Mirror"]):
         """Take a change of the subscription; it counts from the next bucket on."""
         names = {str(name) for name in asked["assets_ids"]} & self._history.tokens.keys()
         gone = asked.get("operation") == "unsubscribe"
+        session.custom = bool(asked.get("custom_feature_enabled", session.custom))
         session.wanted = session.wanted - names if gone else session.wanted | names
         width = self._history.width
         session.at = max(session.at, int(width.floor(at)) + width.micros)
