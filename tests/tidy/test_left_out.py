@@ -142,3 +142,23 @@ def test_a_frame_of_yes_takes_the_outcome_no() -> None:
         assert md.brier(frame, {"m0": lost, "m1": "Yes"})["brier"].to_list() == [0.0625, 0.5625]
     with pytest.raises(md.errors.ConfigError, match="'0y' \\(Yes\\)"):
         md.brier(frame, {"m0": "Down", "m1": "Yes"})
+
+
+@pytest.mark.filterwarnings("ignore::marketdata.errors.FewMarketsWarning")
+@pytest.mark.parametrize("way", ["market", "day", "both"])
+def test_a_second_cluster_that_carries_nothing_takes_no_interval(way: str) -> None:
+    """Where luck is by one way alone, the pair of it and any other one, of rows, of chance or of itself, is no null."""
+    count, days = 24, 12
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        values = 0.3 * rng.standard_normal((count, days))
+        values += rng.standard_normal((count, 1)) * (way != "day") + rng.standard_normal((1, days)) * (way != "market")
+        frame = pl.DataFrame({
+            "ts": [START + d * DAY for _ in range(count) for d in range(days)],
+            "market_id": [f"m{m}" for m in range(count) for _ in range(days)], "value": values.ravel() / 100,
+            "row": range(count * days), "chance": rng.integers(0, 15, count * days),
+            "copy": np.repeat(range(count), days),
+        }, schema_overrides={"ts": pl.Datetime("us", "UTC")})  # fmt: skip
+        for cluster in ("market_id", ("market_id", "day"), *(("market_id", c) for c in ("row", "chance", "copy"))):
+            got = md.cluster_mean(frame, "value", cluster=cluster, resamples=200)
+            assert got["low"].null_count() == 0, (cluster, seed)
