@@ -172,6 +172,8 @@ def _in_own_words(service: Service, given: dict[str, Any]) -> dict[str, Any]:
             given["state"] = ",".join(dict.fromkeys(states))
         elif service.filters is None and len(states) == 1:
             given["status"] = _STATUSES[given.pop("state") if isinstance(state, str) else given.pop("state")[0]]
+        elif service.filters is None:
+            raise ConfigError("are several; a service takes one at a time.", argument="state", value=state)
         elif states == ["open"] and "include_closed" in (service.filters or ()):
             del given["state"]
             given["include_closed"] = False
