@@ -26,7 +26,7 @@ from marketdata.points.resample import resample_columns
 from marketdata.points.views import INTERFACE_VIEWS, VIEWS, View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.frames import frame_kind, to_frame
-from marketdata.times import to_text
+from marketdata.times import HOUR, to_text
 from marketdata.typing import FrameKind
 from marketdata.wire.decode import decode_pages
 
@@ -180,7 +180,7 @@ class History:
             warn(f"The service's answers were kept as they came, but look odd: {counts}.", ServiceOddityWarning)
 
     def _warn_outside(self, window: Window) -> None:
-        """Warn about a range without points that lies before or after its market."""
+        """Warn about a range without points before or after its market, or of one that was traded."""
         with suppress(MarketDataError):
             info = self.markets.look_up(window.id)
             what = f"No {window.view} of {window.id} in {window.rng}: the market"
@@ -188,6 +188,9 @@ class History:
                 warn(f"{what} begins at {to_text(info.start)}.", EmptyRangeWarning)
             elif info.end is not None and window.rng.start >= info.end:
                 warn(f"{what} ended at {to_text(info.end)}.", EmptyRangeWarning)
+            elif info.volume and not self._source.service.is_sparse and window.rng.end - window.rng.start >= HOUR:
+                had = f"is over and had a volume of {info.volume:,.0f}, so that the source may lack its history"
+                warn(f"{what} {had}.", EmptyRangeWarning)
 
 
 @overload

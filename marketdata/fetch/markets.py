@@ -119,4 +119,6 @@ def _info(record: Any) -> MarketInfo:
     life = of_record(fields)
     ends = [] if is_traded else [life.ends_at, life.closed_at]
     end = max((one for one in ends if one is not None), default=None)
-    return MarketInfo(ids, life.starts_at if fields.get("start_date") else None, end)
+    volumes = [fields.get(name) for name in ("volume", "volume_fp") if fields.get("status") in ("closed", "resolved")]
+    volume = next((float(one) for one in volumes if isinstance(one, int | float)), 0.0)
+    return MarketInfo(ids, life.starts_at if fields.get("start_date") else None, end, volume)

@@ -124,11 +124,15 @@ class _Shared:
 
 @dataclass(frozen=True, slots=True)
 class MarketInfo:
-    """The record of a market by discovery: its tokens, and when it was active [microseconds UTC]."""
+    """The record of a market by discovery: its tokens, and when it was active [microseconds UTC].
+
+    ``volume`` is that of a market that is over.
+    """
 
     tokens: tuple[str, ...] = ()
     start: int | None = None
     end: int | None = None
+    volume: float = 0.0
 
     def labels(self, window: Window) -> int:
         """The most points that a bucket can have; 0 if unknown."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -104,7 +104,7 @@ def test_a_killed_pull_in_two_parts_equals_plain_loops(
             assert is_equal({key: held.get(key, ()) for key in final}, final)
         stub.faults = iter([one if faults[:k].count(None) >= k - 3 else None for k, one in enumerate(faults)])
         for start, end in ((to_datetime(rng.start), middle), (middle, to_datetime(rng.end))):
-            with suppress(md.errors.ContractError) if venue == "polymarket" else suppress():
+            with suppress(md.errors.ContractError) if venue == "polymarket" else nullcontext():
                 archive.pull(client, names, start=start, end=end, **span)
         for view in client.views:
             assert is_equal(stored(archive, view), expected[view])

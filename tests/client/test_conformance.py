@@ -10,6 +10,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -211,3 +212,23 @@ def test_trades_are_those_of_the_range_or_lacking(source: Case) -> None:
     assert len(whole) > 3
     keys = ["token_id", "ts"]
     assert_frame_equal(pl.concat(parts).sort(keys, maintain_order=True), whole.sort(keys, maintain_order=True))
+
+
+@pytest.mark.parametrize("name", [*VENUES])
+def test_two_ranges_that_touch_are_one_at_every_resolution(name: str) -> None:
+    """Wherever the cut is on the grid of a resolution, in every view of a venue."""
+    case = VENUES[name]
+    stub = case.stub(days=4.0)
+    market, (start, end) = stub.markets[1], (START - START % DAY, START - START % DAY + 4 * DAY)
+    with client_of(stub, end + 2 * HOUR, **case.options) as client:
+        for resolution, view in itertools.product(client.resolutions(), set(client.views) - {"trades"}):
+            width, get = BucketWidth.of(resolution).micros, partial(getattr(client, view), case.name(market))
+            middle = start + (end - start) // 2 // width * width + (width if width < DAY else 0)
+            whole, *parts = (
+                get(to_datetime(first), to_datetime(last), resolution)
+                for first, last in ((start, end), (start, middle), (middle, end))
+            )
+            assert len(parts[0])
+            assert len(parts[1])
+            keys = [key for key in ("market_id", "token_id", "ts") if key in whole.columns]
+            assert_frame_equal(pl.concat(parts).sort(keys), whole.sort(keys), check_dtypes=False)

@@ -22,8 +22,8 @@ from marketdata.times import DAY, HOUR, Range, to_datetime, to_text
 
 ODD = st.sampled_from([None, "null", "", 7, -1.5, True, [], ["x"], {}, {"a": 1}, "[1, 2", '["x"]', ["y", None], "0x"])
 FIELDS = {
-    "polymarket": ("conditionId", "clobTokenIds", "positionIds", "outcomes", "outcomePrices", "closed", "active", "slug",
-                   "umaResolutionStatus", "events", "endDate", "closedTime", "volume", "tags", "version"),
+    "polymarket": ("conditionId", "clobTokenIds", "positionIds", "outcomes", "outcomePrices", "closed", "active",
+                   "slug", "umaResolutionStatus", "events", "endDate", "closedTime", "volume", "tags", "version"),
     "kalshi": ("status", "result", "settlement_value_dollars", "close_time", "volume_fp", "event_ticker", "title"),
 }  # fmt: skip
 ROUTES = ("polymarket", "kalshi")

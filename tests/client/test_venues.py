@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
+import warnings
 from collections import defaultdict
 from dataclasses import replace
 from functools import partial
@@ -372,3 +373,16 @@ def test_names_of_polymarket_may_look_like_others() -> None:
         assert client.market("42")["id"] == stub.markets[1].condition
         records = client.market_records(["0x-protocol-rises", stub.markets[2].condition, str(1001)])
         assert [one["id"] for one in records] == [stub.markets[k].condition for k in (0, 2, 1)]
+
+
+def test_an_empty_history_of_a_market_that_was_traded_is_no_silence() -> None:
+    """A closed market with a volume and no points in its life is named by a warning; a quiet open one is not."""
+    stub = PolymarketStub(days=2.0)
+    stub.minute_prices = lambda *_: []  # type: ignore[method-assign]
+    with client_of(stub) as client:
+        for market in stub.markets:
+            span = to_datetime(market.opened + HOUR), to_datetime(market.opened + 5 * HOUR), "1h"
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                assert client.prices(market.slug, *span).is_empty()
+            assert [("volume" in str(one.message)) for one in warned] == [True] * (market.closed is not None)
