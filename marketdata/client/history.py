@@ -18,7 +18,7 @@ from marketdata.fetch.markets import Markets
 from marketdata.fetch.pages import Fetched
 from marketdata.fetch.scheduler import Order, Scheduler
 from marketdata.fetch.source import Source
-from marketdata.fetch.windows import Group, Window
+from marketdata.fetch.windows import Group, MarketInfo, Window
 from marketdata.points.arguments import choice, whole
 from marketdata.points.columns import Books, Data, joined
 from marketdata.points.duplicates import deduplicate
@@ -188,9 +188,16 @@ class History:
                 warn(f"{what} begins at {to_text(info.start)}.", EmptyRangeWarning)
             elif info.end is not None and window.rng.start >= info.end:
                 warn(f"{what} ended at {to_text(info.end)}.", EmptyRangeWarning)
-            elif info.volume and not self._source.service.is_sparse and window.rng.end - window.rng.start >= HOUR:
+            elif info.volume and not self._source.service.is_sparse and _is_long(window, info):
                 had = f"is over and had a volume of {info.volume:,.0f}, so that the source may lack its history"
                 warn(f"{what} {had}.", EmptyRangeWarning)
+
+
+def _is_long(window: Window, info: MarketInfo) -> bool:
+    """Whether a range has so much of the life of a market that points are expected."""
+    start, end = window.rng
+    first, last = start if info.start is None else max(start, info.start), min(end, info.end or end)
+    return last - first >= max(HOUR, 2 * window.resolution.micros)
 
 
 @overload
