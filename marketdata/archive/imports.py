@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from marketdata.archive import ingest, query
-from marketdata.archive.import_journal import Journal
+from marketdata.archive import ingest
 from marketdata.archive.import_prints import PrintParts
+from marketdata.archive.import_writer import Writer
 from marketdata.archive.records import Record
-from marketdata.archive.store import ArchiveStore, hull_of, times_of
 from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, NotTidyError, RecordingWarning, warn
 from marketdata.points.columns import Books, Ints, Token
@@ -75,20 +74,19 @@ def market_records(path: Path) -> list[dict[str, Any]]:
 class Import:
     """One import of files into an archive.
 
-    Books are rebuilt by ``feed``, which has those that are open from file to file. A dry run writes to ``store``, an
-    empty archive that has the base and the records of the ``real`` one.
+    Books are rebuilt by ``feed``, which has those that are open from file to file. Points go to the ``writer``.
     """
 
     def __init__(
         self,
-        store: ArchiveStore,
+        writer: Writer,
         feed: Rebuilder,
         options: ReadOptions,
         most_wrong: float,
-        real: ArchiveStore | None,
         selection: Selection,
     ) -> None:
-        self.store, self.feed, self.most_wrong, self.real = store, feed, most_wrong, real
+        self.writer, self.feed, self.most_wrong = writer, feed, most_wrong
+        self.store = store = writer.store
         self.selection = selection.aligned(store.base)
         # The names of markets and tokens that were wanted and found.
         self.found: set[str | None] = set()
@@ -105,7 +103,7 @@ class Import:
                 *self.selection,
             ]
         )
-        self._journal = Journal(real or store)
+        self._journal = writer.journal
         self._journal.restore(feed, self._key)
         self._has_points = bool(self._journal.files)
         self._placed: dict[tuple[str, str | None], tuple[str, str]] = {}
@@ -155,8 +153,8 @@ class Import:
             row = part.report()
             # An import that stores nothing leaves nothing.
             self._has_points |= bool(row["points"])
-            if self._has_points and self.real is None:
-                self._journal.write(read, self.feed, self._key)
+            if self._has_points:
+                self.writer.imported(read, self.feed, self._key)
             yield row
 
     def _fingerprint(self, file: RecordingFile, chosen: Format) -> str:
@@ -472,21 +470,9 @@ class ImportedFile:
 
     def _store(self, view: View, data: Any, grid: int = 0) -> None:
         """Add points and count them."""
-        columns, growth = ingest.add_points(self._run.store, view, data, grid=grid)
-        replaced, real = len(columns) - growth, self._run.real
+        columns, replaced = self._run.writer.add(view, data, grid)
         if not len(columns):
             return
-        if real is not None:
-            ranges = {market: hull_of(times, real.base.micros) for market, times in times_of(columns).items()}
-            stored = query.read(real.points[view], view, ranges)
-            keys = [
-                {
-                    (points.tokens[code][:2], ts)
-                    for code, ts in zip(points.token.tolist(), points.ts.tolist(), strict=True)
-                }
-                for points in (columns, stored)
-            ]
-            replaced = min(len(columns), replaced + len(keys[0] & keys[1]))
         self._points += len(columns)
         self._replaced += replaced
         self._stored_tokens.update(token[:2] for token in columns.tokens)
@@ -680,14 +666,13 @@ def is_left_out(rows: int | None, note: str | None) -> bool:
 
 
 def add_files(
-    store: ArchiveStore,
+    writer: Writer,
     paths: Mapping[Path, bool],
     options: ReadOptions,
     feed: Rebuilder,
     *,
     max_disagreement: float,
     progress: bool | None,
-    real: ArchiveStore | None = None,
     selection: Selection = EVERYTHING,
 ) -> pl.DataFrame:
     """Add files as `Archive.add_files` does: records, then tidy points, then recordings."""
@@ -706,7 +691,7 @@ def add_files(
                 if is_named and len(parts) == 1:
                     raise
                 out.append({"file": called(file), "note": problem.problem})
-    run = Import(store, feed, options, max_disagreement, real, selection)
+    run = Import(writer, feed, options, max_disagreement, selection)
     with progress_bar(progress, total=len(out) + len(tables) + len(recordings), unit="file") as bar:
         bar.update(len(out))
         for table, chosen in sorted(tables, key=lambda pair: _ORDER.index(pair[1].kind)):

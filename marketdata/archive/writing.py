@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marketdata.archive import imports, ingest
+from marketdata.archive.import_writer import Trial, Writer
 from marketdata.archive.store import ArchiveStore
 from marketdata.recordings.changes import Rebuilder
 from marketdata.recordings.files import ReadOptions
@@ -42,18 +43,18 @@ def add_files(
     if isinstance(markets, str | os.PathLike):
         markets = imports.market_records(Path(markets))
 
-    def imported(into: ArchiveStore, real: ArchiveStore | None) -> pl.DataFrame:
-        ingest.add_records(into, markets)
-        feed = Rebuilder(into.base, rule.max_gap, rule.max_age, rule.unchanged)
+    def imported(writer: Writer) -> pl.DataFrame:
+        ingest.add_records(writer.store, markets)
+        feed = Rebuilder(writer.store.base, rule.max_gap, rule.max_age, rule.unchanged)
         most = rule.max_disagreement
         return imports.add_files(
-            into, files, options, feed, max_disagreement=most, progress=progress, real=real, selection=selection
+            writer, files, options, feed, max_disagreement=most, progress=progress, selection=selection
         )
 
     if not dry_run:
-        return imported(store, None)
+        return imported(Writer(store))
     with tempfile.TemporaryDirectory() as folder:
         scratch = ArchiveStore(folder, None, base=store.base)
         records = {kind: catalog.records() for kind, catalog in store.catalog.items()}
         ingest.add_records(scratch, **{kind: rows for kind, rows in records.items() if rows})
-        return imported(scratch, store)
+        return imported(Trial(scratch, store))

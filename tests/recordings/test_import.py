@@ -34,7 +34,7 @@ from recordings.shapes import (
 
 import marketdata as md
 from marketdata import Archive
-from marketdata.archive import imports
+from marketdata.archive import import_writer, imports
 from marketdata.archive.reading import Reader
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, RecordingWarning
 
@@ -476,7 +476,7 @@ def test_an_import_that_fails_anywhere_continues(tmp_path: Path, monkeypatch: py
     files = [lines(tmp_path / f"part-{i}.jsonl", later(EVENTS, 500 * i)) for i in range(3)]
     whole = Archive(tmp_path / "whole", frame="polars")
     whole.add_files(files)
-    add, write = imports.ingest.add_points, imports.Journal.write
+    add, write = imports.ingest.add_points, import_writer.Journal.write
     steps = itertools.count()
     fails = random.Random(0).sample(range(9), 4)
 
@@ -489,7 +489,7 @@ def test_an_import_that_fails_anywhere_continues(tmp_path: Path, monkeypatch: py
         return call
 
     monkeypatch.setattr(imports.ingest, "add_points", failing(add))
-    monkeypatch.setattr(imports.Journal, "write", failing(write))
+    monkeypatch.setattr(import_writer.Journal, "write", failing(write))
     for _ in range(6):
         try:
             Archive(tmp_path / "stopped", frame="polars").add_files(files)
