@@ -96,6 +96,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(SkippedTests(cache.mkdir("skipped") / "tests"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the examples of a function once, and not for the method of ``df.md`` too, which has its docstring."""
+    items[:] = [
+        item
+        for item in items
+        if not item.name.startswith(("marketdata.accessor.Accessor.", "marketdata.accessor.Plots."))
+    ]
+
+
 def pytest_collection_finish() -> None:
     """Keep the garbage collector from walking all modules again and again."""
     gc.collect()

@@ -213,6 +213,12 @@ def _link_docstring(_app: Any, _what: str, _name: str, _one: Any, _options: Any,
     lines[:] = text.split("\n")
 
 
+def _short_methods(_app: Any, _what: str, name: str, _one: Any, _options: Any, lines: list[str]) -> None:
+    """Leave the first line and the link of a method of ``df.md``, whose function has a page."""
+    if name.startswith("marketdata.Accessor.") and (link := [line for line in lines if "; see `marketdata." in line]):
+        lines[:] = [lines[0], "", link[-1]] if len(lines) > 1 else lines
+
+
 def _link_measures(text: str) -> str:
     """Link the names in the first cell of each row to their reference."""
 
@@ -244,6 +250,7 @@ def setup(app: Any) -> None:
     """Register the changes to pages."""
     app.connect("config-inited", _gather, priority=100)  # before Sphinx looks for the static files
     app.connect("html-page-context", _script)
+    app.connect("autodoc-process-docstring", _short_methods, priority=100)  # before numpydoc reads sections
     app.connect("autodoc-process-docstring", _link_docstring)
     app.connect("source-read", _edit)
     app.connect("missing-reference", _sibling)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, TypeVar
 
@@ -65,9 +66,10 @@ def _result(
         return function(accessor._frame, *args, **kwargs)  # noqa: SLF001
 
     module = "marketdata.plot" if function.__module__.startswith("marketdata.plot.") else "marketdata"
-    name, summary = function.__name__, (function.__doc__ or "").partition("\n")[0]
+    name = function.__name__
     method.__name__, method.__qualname__ = name, f"Accessor.{name}"
-    method.__doc__ = f"{summary.partition('; see ')[0].removesuffix('.')}; see `{module}.{name}`."
+    about = inspect.cleandoc(function.__doc__ or "")
+    method.__doc__ = f"{about}\n\nThe frame itself is the first argument; see `{module}.{name}`."
     method.__wrapped__ = function  # type: ignore[attr-defined] # whose signature it has
     method.kinds = kinds  # type: ignore[attr-defined]
     return method
@@ -142,8 +144,12 @@ class Accessor(_Suggestions, Generic[F]):
         self._frame = frame
 
     def __repr__(self) -> str:
-        fitting = dir(self)
-        return f"Functions for this frame: {', '.join(fitting)}. help(df.md.{fitting[0]}) explains one."
+        is_property = {name: isinstance(getattr(Accessor, name), property) for name in dir(self)}
+        functions, properties = (", ".join(n for n, one in is_property.items() if one is k) for k in (False, True))
+        return (
+            f"Functions for this frame: {functions}. help(df.md.{functions.partition(',')[0]}) explains one.\n"
+            f"Without brackets: {properties}."
+        )
 
     def __dir__(self) -> list[str]:
         names = [str(name) for name in names_of(self._frame)]

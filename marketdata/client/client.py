@@ -808,11 +808,30 @@ class Client(Generic[Frame]):
         params: Mapping[str, str] | None = None,
         **unknown: object,
     ) -> Frame:
-        """Events, which are happenings inside a series, of one (``series_slug`` or ``series_id``) or all; see `series`.
+        """Events, which are happenings inside a series, of one (``series_slug`` or ``series_id``) or all.
 
-        The limits of dates are as for `markets`.
+        One row per event: ``event_id slug title status start_date end_date tags`` [UTC] and further fields. For errors
+        see `books`.
 
-        One row per event: ``event_id slug title status start_date end_date tags`` [UTC] and further fields.
+        Parameters
+        ----------
+        series_slug, series_id : str, optional
+            The series whose events are listed.
+        search : str, optional
+            Text to look for.
+        tags : str or list of str, optional
+            Tags; ``category`` is one of the service's categories, such as "crypto".
+        start_date_min, start_date_max, end_date_min, end_date_max : datetime, date, str or number, optional
+            Limits of the dates of the events.
+        sort, order : str, optional
+            Field to sort by; "asc" or "desc".
+        max_rows, page_size, params
+            As for `series`.
+
+        Examples
+        --------
+        >>> client.events(max_rows=1).columns[:3].tolist()
+        ['event_id', 'slug', 'title']
         """
         filters = {
             "series_slug": series_slug, "series_id": series_id, "search": search, "tags": tags, "category": category,
@@ -847,13 +866,13 @@ class Client(Generic[Frame]):
         page_size: int | None = None,
         **unknown: object,
     ) -> Frame:
-        """Tradable questions inside an event, of one event (``event_slug`` or ``event_id``) or all; see `series`.
+        """Tradable questions inside an event, of one event (``event_slug`` or ``event_id``) or all.
 
         ``series_slug`` selects the markets of all events of a series, by one request per event if the service has no
         such filter.
 
         One row per market: ``market_id slug question status start_date end_date`` [UTC] ``token_ids token_labels``
-        (lists) and further fields, as `Archive.add` takes them.
+        (lists) and further fields, as `Archive.add` takes them. For errors see `books`.
 
         Parameters
         ----------
@@ -879,6 +898,11 @@ class Client(Generic[Frame]):
             Category, of services that have one.
         include_closed : bool, optional
             Whether closed markets are listed; by default they are.
+        max_rows, page_size : int, optional
+            Rows in all (by default every one) and per request (1 to 1,000; by default as many as the service gives).
+        params : mapping of str, optional
+            Further query parameters, sent as they are. One that the client sets itself, such as a cursor, is a
+            ConfigError, and so is any other keyword.
 
         Examples
         --------

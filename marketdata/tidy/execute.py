@@ -6,7 +6,7 @@ import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,28 +34,13 @@ from marketdata.points.sums import group_sums
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.asof import KNOWN
 from marketdata.tidy.outcomes import Key, Payoffs
+from marketdata.tidy.performance import Account, Execution, Traded, accounted, executed
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 from marketdata.times import Duration, to_duration, to_text
 
 _FILL_COLUMNS = ("ts", "market_id", "token_id", "side", "shares", "notional", "fee")
 _SUMMED = ("paid", "received", "fees", "settled", "profit", "profit_sold", "profit_held", "open_at_last_bid")
-
-
-class Execution(NamedTuple):
-    """Result of `execute`: three frames of the kind of the books."""
-
-    fills: Any
-    positions: Any
-    markets: Any
-
-
-class Account(NamedTuple):
-    """Result of `account`, frames of the kind of the prices; ``events`` is None without ``markets=``."""
-
-    total: Any
-    markets: Any
-    events: Any
 
 
 def execute(
@@ -204,7 +189,7 @@ def execute(
     _warn_of_reused(ledgers)
     _warn_of_unsold(ledgers)
     # The side of an order has other values than the side of a level.
-    return _frames(ledgers, fills, resolved, table.without("side"))
+    return _frames(ledgers, fills, resolved, table.without("side"), sum(map(len, given.values())))
 
 
 def _refuse_swapped(orders: Sequence[str], books: Sequence[str]) -> None:
@@ -306,7 +291,7 @@ def refuse_rows(what: str, name: str, values: Sequence[object], good: NDArray[np
         raise NotTidyError(f"{name} is {allowed} in a frame of {what}; row {row} has {values[row]!r}.")
 
 
-def _frames(ledgers: Sequence[Ledger], fills: Sequence[Fill], resolved: Payoffs, like: Frame) -> Execution:
+def _frames(ledgers: Sequence[Ledger], fills: Sequence[Fill], resolved: Payoffs, like: Frame, asked: int) -> Execution:
     """A row per fill, per token and per market."""
 
     def ids(rows: Ints) -> dict[str, Column]:
@@ -329,11 +314,13 @@ def _frames(ledgers: Sequence[Ledger], fills: Sequence[Fill], resolved: Payoffs,
     is_open = (positions["position"] > 0) & np.isnan(positions["payoff"])
     totals: dict[str, Column] = {name: group_sums(market, positions[name], len(markets)) for name in _SUMMED}
     totals["open_positions"] = np.bincount(market[is_open], minlength=len(markets)).astype(np.int64)
-    return Execution(
+    results_of = (
         like.build(columns, len(fills)),
         like.build({**ids(np.arange(len(ledgers))), **positions}, len(ledgers)),
         like.build({"market_id": markets.tolist(), **totals}, len(markets)),
     )
+    counts = [(len(one.fills), sum(fill.shares > 0 for fill in one.fills), one.unsold) for one in ledgers]
+    return executed(results_of, market, markets.tolist(), positions, np.array(counts, np.int64).reshape(-1, 3), asked)
 
 
 def account(
@@ -420,7 +407,7 @@ def account(
     times = np.unique(np.concatenate([np.zeros(0, np.int64), *(one.ts for one in quotes.values())]))
     rows.check(times)
     resolved = Payoffs({} if outcomes is None else outcomes, [(*token, None) for token in quotes])
-    tokens = _tokens(fills, quotes, resolved, replace(rows, what="fills"))
+    tokens, traded = _tokens(fills, quotes, resolved, replace(rows, what="fills"))
     ends = [token.settled_at for token in tokens.values() if token.settled_at is not None]
     times = np.unique(np.concatenate([times, *(token.ts for token in tokens.values()), np.array(ends, np.int64)]))
     amounts = {
@@ -432,7 +419,8 @@ def account(
     amounts_of_all = rules.equity(total, start)
     _warn_of_overdrawn(times, amounts_of_all["cash"], start)
     columns = {"ts": frames.times(times), **amounts_of_all}
-    return Account(table.build(columns, len(times)), by_market, by_event)
+    each = (Traded(key[0], *traded[key], of_token) for key, (_, of_token) in amounts.items())
+    return accounted((table.build(columns, len(times)), by_market, by_event), each, len(times))
 
 
 def _warn_of_overdrawn(times: Ints, cash: Floats, start: float) -> None:
@@ -462,8 +450,10 @@ def _quotes(frame: Frame, fees: Schedule | None) -> dict[Key, Quotes]:
     return out
 
 
-def _tokens(fills: Native, quotes: dict[Key, Quotes], resolved: Payoffs, rows: RowWidth) -> dict[Key, rules.Holding]:
-    """The fills of each token, and the time and amount of its payoff."""
+def _tokens(
+    fills: Native, quotes: dict[Key, Quotes], resolved: Payoffs, rows: RowWidth
+) -> tuple[dict[Key, rules.Holding], dict[Key, tuple[int, float, float]]]:
+    """The fills of each token, and the time and amount of its payoff; and its fills, their turnover and their fees."""
     table, ts, shares, notional, fee = _read_fills(fills, rows)
     buys = sides_of(table, "fills") == "buy"
     for name, values, least in (("shares", shares, 0.0), ("notional", notional, 0.0), ("fee", fee, -np.inf)):
@@ -475,6 +465,7 @@ def _tokens(fills: Native, quotes: dict[Key, Quotes], resolved: Payoffs, rows: R
         if shares[row]:
             rows_of_token[key].append(row)
     out: dict[Key, rules.Holding] = {}
+    traded = {}
     for key, numbers in sorted(rows_of_token.items()):
         at = np.array(numbers)[np.argsort(ts[numbers], kind="stable")]
         sign = np.where(buys[at], 1.0, -1.0)
@@ -495,8 +486,9 @@ def _tokens(fills: Native, quotes: dict[Key, Quotes], resolved: Payoffs, rows: R
                 f"resolved at {to_text(resolved_at or 0)}."
             )
         none = Quotes(np.zeros(0, np.int64), np.zeros(0))
+        traded[key] = len(at), float(notional[at].sum()), float(fee[at].sum())
         out[key] = rules.Holding(ts[at], moved, money, quotes.get(key, none), end, payoff or 0.0)
-    return out
+    return out, traded
 
 
 def _read_fills(fills: Native, rows: RowWidth) -> tuple[Frame, Ints, Floats, Floats, Floats]:

@@ -205,3 +205,59 @@ def test_a_file_of_ones_own_fills_is_a_profit_in_one_line(tmp_path: Path) -> Non
         md.account(md.read_trades(file), prices, "1m")
     outcomes = {"rain": {"rain:Yes": 1.0, "rain:No": 0.0}}
     assert md.pnl(md.read_trades(file), outcomes, by=None, interval=None)["profit"].tolist() == [40 * (0.44 - 1) - 0.03]
+
+
+@pytest.mark.filterwarnings("ignore::marketdata.errors.NoBookWarning", "ignore::marketdata.errors.UnsoldWarning")
+@fewest
+@given(drawn=settled_cases())
+def test_summaries_equal_plain_sums_of_fills_and_positions(drawn: Any) -> None:
+    """Turnover, fees, profit and hit rate are sums over the frames; drawdown and exposure are of the account's rows."""
+    (columns, orders, options), outcomes, *_ = drawn
+    books = of_kind(columns, "polars")
+    done = md.execute(signals_of(as_floats(orders)), books, "1m", outcomes=outcomes, **called(options))
+    account = md.account(done.fills, books, "1m", outcomes=outcomes, cash=50)
+    bought = done.positions.filter(pl.col("bought") > 0)
+    for by in (None, "market_id"):
+        mine, theirs = done.summary(by).rows(named=True), account.summary(by).rows(named=True)
+        for row in mine:
+            of_market = [pl.col("market_id") == row["market_id"]] if by else []
+            fills = done.fills.filter(pl.col("shares") > 0, *of_market)
+            profits = bought.filter(*of_market)["profit"].to_list()
+            known = [p for p in profits if p is not None and not math.isnan(p)]
+            assert (row["orders"], row["fills"]) == (len(done.fills.filter(*of_market)), len(fills))
+            assert row["turnover"] == pytest.approx(fills["notional"].sum())
+            assert row["fees"] == pytest.approx(fills["fee"].sum())
+            assert row["profit"] == (pytest.approx(sum(known)) if len(known) == len(profits) else None)
+            assert row["hit_rate"] == (pytest.approx(sum(p > 0 for p in known) / len(known)) if known else None)
+        for row in theirs:
+            same = next(one for one in mine if row.get("market_id") == one.get("market_id"))
+            assert row["fills"] == same["fills"]
+            assert (row["turnover"], row["fees"]) == (pytest.approx(same["turnover"]), pytest.approx(same["fees"]))
+            frame = account.markets.filter(pl.col("market_id") == row["market_id"]) if by else account.total
+            assert row["profit"] == (pytest.approx(frame["profit"][-1], abs=1e-9) if len(frame) else 0)
+            assert row["exposure"] == pytest.approx(frame["value"].max(), abs=1e-9)
+            if not by:
+                assert row["drawdown"] == pytest.approx(frame["drawdown"].max(), abs=1e-9)
+
+
+def test_results_say_their_figures_in_text_and_in_notebooks() -> None:
+    """The first line has what is asked for first; a result that was changed by hand is a plain tuple."""
+    books = md.testing.books("polars")
+    orders = (
+        books.md.mid().filter(token_label="Yes").select("ts", "market_id", "token_id", side=pl.lit("buy"), size=9.0)
+    )
+    done = md.execute(orders.head(1), books, "1m", fees=0)
+    account = md.account(done.fills, books, "1m")
+    assert repr(done) == "<Execution: 1 fill of 1 order, fees 0 USD, profit not known>"
+    assert repr(account).startswith("<Account: 1 fill, fees 0 USD, profit 0.09 USD, drawdown ")
+    assert "profit not known" in done._repr_html_()
+    assert "exposure" in account._repr_html_()
+    fills, positions, markets = done
+    assert (fills is done.fills, positions is done.positions, markets is done.markets) == (True, True, True)
+    by_hand = done._replace(markets=None)
+    assert "None" in by_hand._repr_html_()
+    assert "None" in repr(by_hand)
+    with pytest.raises(md.errors.ConfigError, match="put together by hand"):
+        by_hand.summary()
+    with pytest.raises(md.errors.ConfigError, match="allowed are None, market_id"):
+        done.summary("event")
