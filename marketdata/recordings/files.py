@@ -143,7 +143,7 @@ class RecordingFile(Container):
     @cached_property
     def said_by_names(self) -> dict[str, str]:
         """Values from the names of the file and its folders: ``token_id=7``, and texts that can only be ids."""
-        parts = [part.split(".")[0] if part == self.path.name else part for part in self.path.parts]
+        parts = [*self.path.parts[:-1], _without_suffixes(self.path)]
         said: dict[str, str] = {}
         for part in reversed(parts):
             said = {**dict(_SAID.findall(part)), **said}

@@ -22,6 +22,7 @@ from marketdata.recordings.roles import (
     ROLES,
     VENUE_TIMES,
     Meaning,
+    is_side,
     is_time,
     numbers,
     roles_of,
@@ -274,6 +275,17 @@ def token_of_the_option(table: Table) -> Change | None:
     return Change(f"the token of all rows is {given!r}, as token_id= says")
 
 
+def side_of_an_action(table: Table) -> Change | None:
+    """An action of buys and sells is the side where no other column is; beside a side of yes and no it is not."""
+    if {"side", "outcome_side", "taker_outcome"} & table.columns.keys():
+        return None
+    for column in (name for name in ("action", "direction") if name in table.others):
+        if is_side(table.file.sample[column].drop_nulls()):
+            table.columns["side"] = column
+            return Change(f"{column} has buys and sells, so it is the side")
+    return None
+
+
 def label_of_the_side(table: Table) -> Change | None:
     """A side of yes and no is the outcome where no other column is."""
     if "token_label" in table.columns or "outcome_side" not in table.columns:
@@ -373,8 +385,8 @@ def _times_of_candles(table: Table) -> tuple[str, ...]:
 
 
 ROLE_STEPS: tuple[Callable[[Table], Change | None], ...] = (
-    token_of_the_option, label_of_the_side, label_of_a_word, sizes_called_volume, whole_books_and_changes,
-    time_by_value, time_of_another_role, time_of_the_file,
+    token_of_the_option, side_of_an_action, label_of_the_side, label_of_a_word, sizes_called_volume,
+    whole_books_and_changes, time_by_value, time_of_another_role, time_of_the_file,
 )  # fmt: skip
 
 

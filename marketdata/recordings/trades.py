@@ -24,6 +24,8 @@ _TEXTS = ("side", "trade_id", "transaction_hash", "maker", "taker", "account", "
 _KNOWN = {**dict.fromkeys(_TEXTS[1:], pl.String), "is_block": pl.Float64, "fee": pl.Float64}
 # Two recordings of one print agree in these columns.
 _PRINT = ("transaction_hash", "trade_id", "market_id", "token_id", "side", "price", "size", "maker", "taker", "role")
+# The number of the log of a fill, at the end of the id that is made of it; and sizes as files round them.
+_LOG, _ROUNDING = r"^0x[0-9a-fA-F]+-(\d+)$", 1e-6
 _WRONG = "price outside of 0 to 1, or no size"
 
 
@@ -32,6 +34,9 @@ def add_trades(frame: pl.DataFrame, batch: Batch) -> None:
     if "token_number" in frame.columns:
         label = "token_label" if "token_label" in frame.columns else "token_number"
         frame = frame.with_columns(pl.col(label).alias("token_label"))
+    if "log_index" in frame.columns and "transaction_hash" in frame.columns and "trade_id" not in frame.columns:
+        log = pl.col("log_index").cast(pl.String)  # two logs are two fills
+        frame = frame.with_columns(pl.format("{}-{}", "transaction_hash", log).alias("trade_id"))
     texts = [pl.col(n).cast(pl.String) if n in frame.columns else pl.lit(None, pl.String).alias(n) for n in _TEXTS]
     amounts = [pl.Series(n, numbers(frame[n])) for n in ("price", "size", "fee") if n in frame.columns]
     is_block = [flags(frame["is_block"]).cast(pl.Float64).alias("is_block")] if "is_block" in frame.columns else []
@@ -219,4 +224,38 @@ def _without_repeated_legs(rows: pl.DataFrame) -> pl.DataFrame:
         pl.struct("transaction_hash", maker="taker").unique().implode()
     )
     is_taker_of_another = is_known & pl.struct("transaction_hash", "maker").is_in(takers.to_series())
-    return rows.filter(~(is_taker_of_another | (is_taker & is_beside_maker)))
+    return _without_balanced_legs(rows.filter(~(is_taker_of_another | (is_taker & is_beside_maker))))
+
+
+def _without_balanced_legs(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows without one of the two sides of a transaction whose sizes add up to the same: they are one fill.
+
+    The taker has one leg against several, or the last log. Legs of makers stay, with the side of the taker, or the leg
+    of the taker where it bought one outcome from those who bought the other. Where nothing tells the taker, a leg of
+    the first token stays, without a side.
+    """
+    group = ["transaction_hash", "market_id"]
+    first = pl.col("token_id").min().over(group)
+    is_plus = (pl.col("side") == "buy") == (pl.col("token_id") == first)
+    plus, minus = (pl.col("size").filter(one).sum().over(group) for one in (is_plus, ~is_plus))
+    counts = [one.sum().over(group) for one in (is_plus, ~is_plus)]
+    log = pl.col("trade_id").str.extract(_LOG).cast(pl.Int64)
+    last = is_plus.sort_by(log).last().over(group)
+    is_known = pl.col("transaction_hash").is_not_null() & pl.col("side").is_not_null() & pl.col("role").is_null()
+    is_pair = pl.col("token_id").n_unique().over(group) <= len(("buy", "sell"))
+    facts = rows.with_columns(
+        __plus=is_plus,
+        __one=pl.col("token_id").n_unique().over(group) == 1,
+        __both=is_known.all().over(group) & is_pair & (minus > 0) & ((plus - minus).abs() <= plus * _ROUNDING),
+        __taker=pl.when((counts[0] == 1) & (counts[1] > 1)).then(pl.lit(value=True))
+        .when((counts[1] == 1) & (counts[0] > 1)).then(pl.lit(value=False))
+        .when(log.is_not_null().all().over(group)).then(last),
+    )  # fmt: skip
+    is_taker = pl.col("__plus") == pl.col("__taker")
+    stays = pl.when(pl.col("__taker").is_null()).then((pl.col("side") == "buy") & (pl.col("token_id") == first))
+    kept = facts.filter(~pl.col("__both") | stays.otherwise(is_taker != pl.col("__one")))
+    other = pl.when(pl.col("side") == "buy").then(pl.lit("sell")).otherwise(pl.lit("buy"))
+    side = pl.when(pl.col("__taker").is_null()).then(None).when(pl.col("__one")).then(other).otherwise("side")
+    return kept.with_columns(pl.when("__both").then(side).otherwise("side").alias("side")).drop(
+        "__plus", "__one", "__both", "__taker"
+    )

@@ -118,3 +118,34 @@ def test_an_average_of_trades_refuses_levels_of_books() -> None:
     """A frame of books is no frame of trades."""
     with pytest.raises(md.errors.NotTidyError, match="takes trades"):
         md.vwap(md.testing.books(), "1m")
+
+
+_LEGS = "timestamp,tx_hash,market_id,asset_id,side,price,size\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "wanted"),
+    [
+        # Several makers against one taker, who sold.
+        ([("7", "BUY", 0.6, 60), ("7", "BUY", 0.59, 40), ("7", "SELL", 0.596, 100)], [("sell", 60.0), ("sell", 40.0)]),
+        # One against one: who took is not known.
+        ([("7", "BUY", 0.6, 10), ("7", "SELL", 0.6, 10)], [(None, 10.0)]),
+        # A buyer of the one outcome against a seller of it and a buyer of the other one.
+        ([("7", "BUY", 0.6, 100), ("7", "SELL", 0.6, 60), ("8", "BUY", 0.4, 40)], [("buy", 100.0)]),
+        # Sizes that do not add up are fills of their own.
+        ([("7", "BUY", 0.6, 100), ("7", "SELL", 0.6, 60)], [("buy", 100.0), ("sell", 60.0)]),
+    ],
+)
+def test_both_sides_of_a_transaction_are_one_fill(tmp_path: Path, rows: Any, wanted: Any) -> None:
+    """Where the sizes of both sides add up to the same, one side counts, with what the taker did."""
+    lines = "".join(f"1780000000,0x1,m,{token},{side},{price},{size}\n" for token, side, price, size in rows)
+    (path := tmp_path / "legs.csv").write_text(_LEGS + lines)
+    assert md.read_trades(path, frame="polars").select("side", "size").rows() == wanted
+
+
+def test_two_logs_are_two_fills(tmp_path: Path) -> None:
+    """Equal fills of one transaction differ by their log, and the last log is the taker's own leg."""
+    rows = [(5, "BUY", 250), (9, "BUY", 250), (11, "SELL", 500)]
+    lines = "".join(f"1780000000,0x1,{log},7,{side},.59,{size}\n" for log, side, size in rows)
+    (path := tmp_path / "logs.csv").write_text("timestamp,tx_hash,log_index,asset_id,side,price,size\n" + lines)
+    assert md.read_trades(path, frame="polars").select("side", "size").rows() == [("sell", 250.0)] * 2

@@ -1,0 +1,293 @@
+"""Values decide what a file is: names, options and defaults never outvote them, and two meanings are a refusal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import marketdata as md
+from marketdata.errors import ConfigError
+from marketdata.recordings.files import ReadOptions, tables_of
+from marketdata.recordings.format import format_of
+from marketdata.recordings.table import Table
+
+S, T, T2, MARKET = 1_767_225_600, "7" * 77, "8" * 77, "0x" + "ab" * 32
+CASES = Path(__file__).parents[3] / "shared" / "cases" / "2"
+
+
+def read(path: Path, **options: Any) -> tuple[str, list[Any]]:
+    """The format of a file and what would be stored of it, in an order of its own; ConfigError if it is refused."""
+    table = Table(tables_of(path, ReadOptions(**options))[0])
+    chosen = format_of(table)
+    rows: list[Any] = []
+    for batch in chosen.read(table):
+        changes = batch.changes
+        rows += [
+            ("change", changes.tokens[code], *row)
+            for code, *row in zip(changes.token, changes.ts, changes.event, changes.side, changes.price, changes.size,
+                                  strict=True)
+        ]  # fmt: skip
+        for kind, points in batch.frames.items():
+            records = points.rows(named=True) if isinstance(points, pl.DataFrame) else points
+            rows += [(kind, *sorted((n, str(v)) for n, v in row.items() if v is not None)) for row in records]
+    return chosen.name, sorted(map(str, rows))
+
+
+def meaning(path: Path, **options: Any) -> tuple[str, list[Any]] | None:
+    """What is stored of a file, None if it is refused."""
+    try:
+        return read(path, **options)
+    except ConfigError:
+        return None
+
+
+def text_of(header: str, rows: list[list[Any]]) -> str:
+    """A CSV file."""
+    out = io.StringIO()
+    csv.writer(out).writerows([header.split(), *rows])
+    return out.getvalue()
+
+
+# One file a shape: its columns, of which the first is the time, and what rows have beside it.
+SHAPES: dict[str, tuple[str, Callable[[int], list[list[Any]]]]] = {
+    "prices": ("timestamp token_id price", lambda i: [[T, 0.4 + i / 100]]),
+    "prices of outcomes": ("timestamp market outcome price", lambda i: [[MARKET, "Yes", 0.4], [MARKET, "No", 0.6]]),
+    "prices of yes and no": ("timestamp market yes_price no_price", lambda i: [[MARKET, 0.4 + i / 100, 0.6 - i / 100]]),
+    "polls of markets": (
+        "timestamp market_id question closed yes_price no_price", lambda i: [["m1", "q?", "False", 0.4, 0.6],
+                                                                             ["m2", "q?", "False", 0.3, 0.7]],
+    ),
+    "quotes": ("timestamp token_id bid ask", lambda i: [[T, 0.4, 0.5 + i / 100]]),
+    "metrics": ("timestamp market_id volume liquidity", lambda i: [[MARKET, 10 + i, 5]]),
+    "books": ("timestamp token_id bids asks", lambda i: [[T, "[[0.4, 1]]", "[[0.5, 2]]"]]),
+    "levels": (
+        "timestamp token_id side price size", lambda i: [[T, "bid", 0.4, 1], [T, "bid", 0.3, 1], [T, "ask", 0.5, 2]]
+    ),
+    "trades": ("timestamp asset_id side price size transaction_hash", lambda i: [[T, "BUY", 0.4, 3, f"0x{i}"]]),
+}  # fmt: skip
+NAMES = (
+    "snapshot_time_utc", "as_of", "pulled_at", "observed_at", "logged_at", "dttm", "run_utc", "trade_date", "open_ts",
+    "when", "sampled", "captured",
+)  # fmt: skip
+
+
+def shape(path: Path, name: str, count: int = 4) -> tuple[list[str], list[list[Any]]]:
+    """A file of a shape, and its columns and rows."""
+    header, of = SHAPES[name]
+    rows = [[S + 60 * i, *row] for i in range(count) for row in of(i)]
+    path.write_text(text_of(header, rows))
+    return header.split(), rows
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_time_is_found_by_its_values(tmp_path: Path, name: str) -> None:
+    """Whatever the time is called, the same is stored, or the file is refused and the column is named."""
+    columns, rows = shape(tmp_path / "known.csv", name)
+    wanted = read(tmp_path / "known.csv")
+    for other in NAMES:
+        (path := tmp_path / "other.csv").write_text(text_of(" ".join([other, *columns[1:]]), rows))
+        try:
+            assert read(path) == wanted, other
+        except ConfigError as problem:
+            assert other in str(problem)  # noqa: PT017  it may be read too
+            assert read(path, columns={"ts": other}) == wanted
+
+
+def test_two_times_that_differ_are_named(tmp_path: Path) -> None:
+    """Neither of two unknown times is chosen by its name, unless they are equal."""
+    (path := tmp_path / "two.csv").write_text(f"dttm,as_of,token_id,price\n{S},{S + 9},{T},.4\n")
+    with pytest.raises(ConfigError, match="two times, as_of and dttm, which differ"):
+        read(path)
+    path.write_text(f"dttm,as_of,token_id,price\n{S},{S},{T},.4\n")
+    assert read(path)[0] == "prices"
+
+
+def test_a_poll_of_one_moment_is_a_question(tmp_path: Path) -> None:
+    """A time beside the state of each market may be of a poll or a fact of the record; each option decides it."""
+    (path := tmp_path / "poll.csv").write_text(f"as_of,market_id,question,closed,yes_price\n{S},m,q?,False,.4\n")
+    with pytest.raises(ConfigError, match="the time as_of, which may be when its prices were seen"):
+        read(path)
+    assert read(path, columns={"ts": "as_of"})[0] == "outcome-prices"
+    assert read(path, format="markets")[0] == "markets"
+
+
+@pytest.mark.filterwarnings("ignore::marketdata.errors.RecordingWarning")
+def test_rows_given_again_at_another_time_are_no_records(tmp_path: Path) -> None:
+    """The last of a market's rows would hide the others, so the time is named."""
+    rows = "".join(f"{S + 60 * i},m{i % 2},q?,False,.4\n" for i in range(6))
+    (path := tmp_path / "polls.csv").write_text(f"open_ts,market_id,question,closed,yes_price\n{rows}")
+    with pytest.raises(ConfigError, match="open_ts"):
+        read(path)
+    path.write_text("market_id,question,closed\nm,q?,False\nm,q?,True\nn,q?,False\n")
+    assert read(path)[0] == "markets"
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_means_nothing_changes_nothing(tmp_path: Path, name: str) -> None:
+    """The order of columns, that of rows of other times, and a column without a meaning store the same, or refuse."""
+    columns, rows = shape(tmp_path / "a.csv", name)
+    wanted = read(tmp_path / "a.csv")
+    path = tmp_path / "b.csv"
+    for order in ([*range(1, len(columns)), 0], [*range(len(columns))][::-1]):
+        path.write_text(text_of(" ".join(columns[i] for i in order), [[row[i] for i in order] for row in rows]))
+        assert read(path) == wanted
+    by_time = sorted(rows, key=lambda row: -row[0])
+    path.write_text(text_of(" ".join(columns), by_time))
+    assert read(path) == wanted
+    # A further number is a metric.
+    numbers = {} if name == "metrics" else {"weight": 0.5}
+    for noise, value in {"note": "x", "Unnamed: 0": 3, "flag": "True", "blank": "", **numbers}.items():
+        path.write_text(text_of(" ".join(columns), rows).replace("\n", f",{value}\n").replace("\r", ""))
+        lines = path.read_text().splitlines()
+        path.write_text("\n".join([f"{lines[0].rpartition(',')[0]},{noise}", *lines[1:]]) + "\n")
+        assert meaning(path) in (wanted, None), noise
+    half = len(rows) // 4 * 2
+    parts = []
+    for part in (rows[:half], rows[half:]):
+        path.write_text(text_of(" ".join(columns), part))
+        parts.append(read(path))
+    assert sorted(parts[0][1] + parts[1][1]) == wanted[1]
+
+
+def written(folder: Path, rows: list[dict[str, Any]]) -> list[Path]:
+    """The rows in each container, as users write them."""
+    frame = pd.DataFrame(rows)
+    cells = frame.map(lambda value: json.dumps(value) if isinstance(value, list | dict) else value)
+    (folder / "a.json").write_text(json.dumps(rows))
+    (folder / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    cells.to_csv(folder / "a.csv")
+    cells.to_csv(folder / "a.csv.gz", index=False)
+    pl.DataFrame(rows, infer_schema_length=None).write_parquet(folder / "a.parquet")
+    (folder / "a.sqlite").unlink(missing_ok=True)
+    database = sqlite3.connect(folder / "a.sqlite")
+    cells.to_sql("rows", database, index=False)
+    database.close()
+    return [folder / f"a.{suffix}" for suffix in ("json", "jsonl", "csv", "csv.gz", "parquet", "sqlite")]
+
+
+_PRICE = st.integers(1, 99).map(lambda n: n / 100)
+_LABEL = st.sampled_from(["Yes", "No", "None", "NA"])
+_LEVELS = st.lists(st.tuples(_PRICE, st.integers(1, 9)), max_size=2).map(lambda pairs: [list(p) for p in pairs])
+_ROWS: dict[str, Any] = {
+    "prices": {"token_id": st.sampled_from([T, T2]), "price": _PRICE},
+    "labels": {"market": st.sampled_from(["a-b", "c-d"]), "outcome": _LABEL, "price": _PRICE},
+    "quotes": {"token_id": st.sampled_from([T, T2]), "bid": _PRICE, "ask": _PRICE},
+    "books": {"token_id": st.sampled_from([T, T2]), "bids": _LEVELS, "asks": _LEVELS},
+    "trades": {"token_id": st.sampled_from([T, T2]), "side": st.sampled_from(["BUY", "SELL"]), "price": _PRICE,
+               "size": st.integers(1, 9)},
+}  # fmt: skip
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+@pytest.mark.parametrize("kind", _ROWS)
+@pytest.mark.filterwarnings("ignore::marketdata.errors.RecordingWarning")
+def test_the_container_does_not_matter(tmp_path: Path, kind: str, data: st.DataObject) -> None:
+    """Rows are the same as JSON, JSON lines, CSV by pandas, Parquet and SQLite; or each is refused."""
+    drawn = data.draw(st.lists(st.fixed_dictionaries(_ROWS[kind]), min_size=1, max_size=5))
+    rows = [{"timestamp": S + 60 * i, **row} for i, row in enumerate(drawn)]
+    results = [meaning(path) for path in written(tmp_path, rows)]
+    assert all(result == results[0] for result in results), results
+
+
+# Ways to say that a level is a change: each is read as such, or is a question.
+FLAGS: dict[str, tuple[Any, Any]] = {
+    "delta": (False, True), "is_delta": (0, 1), "is_update": ("false", "true"), "snapshot": (True, False),
+    "is_full": (1, 0), "action": ("snapshot", "update"), "event": ("snapshot", "delta"), "type": ("book", "change"),
+    "record_type": ("snapshot", "l2update"), "kind": ("full", "incremental"), "msg": ("snap", "diff"),
+    "flag": ("S", "U"), "is_snapshot": (True, False), "mode": ("a", "b"), "update_type": ("snapshot", "set"),
+    "source": ("rest", "ws"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_changes_of_levels_are_never_whole_books(tmp_path: Path, flag: str) -> None:
+    """However changes are flagged, they are read as changes or refused, with a way out that works."""
+    whole, change = FLAGS[flag]
+    rows = [
+        [S, T, "bid", 0.4, 10, whole], [S, T, "bid", 0.3, 5, whole], [S, T, "ask", 0.5, 9, whole],
+        [S + 60, T, "bid", 0.4, 0, change], [S + 60, T, "ask", 0.45, 2, change],
+    ]  # fmt: skip
+    (path := tmp_path / "known.csv").write_text(
+        text_of("ts token_id side price size is_snapshot", [[*row[:5], row[5] == whole] for row in rows])
+    )
+    wanted = read(path)
+    assert wanted[0] == "incremental"
+    (path := tmp_path / "flagged.csv").write_text(text_of(f"ts token_id side price size {flag}", rows))
+    try:
+        assert read(path) == wanted
+    except ConfigError as problem:
+        assert "is_snapshot" in str(problem)  # noqa: PT017  it may be read too
+
+
+def test_an_unknown_side_is_not_an_empty_one(tmp_path: Path) -> None:
+    """A poll that failed is no book, a row without an id is none, and an outcome may be called None."""
+    (path := tmp_path / "polls.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in [
+            {"ts": S, "token_id": T, "bids": [[0.4, 1]], "asks": []},
+            {"ts": S + 60, "token_id": T, "bids": None, "asks": [[0.5, 1]]},
+            {"ts": S + 120, "token_id": None, "bids": [], "asks": []},
+        ])
+    )  # fmt: skip
+    assert len(read(path)[1]) == 1
+    (path := tmp_path / "labels.csv").write_text(f"ts,market,outcome,price\n{S},m,None,.4\n{S},m,,.3\n{S},,Yes,.2\n")
+    (row,) = read(path)[1]
+    assert "m:None" in row
+
+
+def test_one_token_is_of_one_file(tmp_path: Path) -> None:
+    """``token_id=`` of several files is refused; ``{name}`` gives each its own, and rows of one time must agree."""
+    for name in ("a", "KXB-1.5"):
+        (tmp_path / f"{name}.csv").write_text(f"ts,price\n{S},.4\n")
+    archive = md.Archive(tmp_path / "archive", frame="polars")
+    with pytest.raises(ConfigError, match="there are 2"):
+        archive.add_files(tmp_path, token_id="x")
+    archive.add_files(sorted(tmp_path.glob("*.csv")), token_id="{name}")
+    assert set(archive.coverage()["market_id"]) == {"a", "KXB-1.5"}
+    (path := tmp_path / "c.csv").write_text(f"ts,question,price\n{S},a?,.4\n{S},b?,.6\n")
+    with pytest.raises(ConfigError, match="differ by question"):
+        archive.add_files(path, token_id="x")
+
+
+@pytest.mark.parametrize("form", ["%m/%d/%Y", "%d/%m/%Y", "%d %b %Y", "%m/%d/%Y %H:%M"])
+def test_dates_as_people_write_them(tmp_path: Path, form: str) -> None:
+    """A form that all dates have is offered, and read; a written date may be older than any number."""
+    times = pd.to_datetime(["2008-10-10", "2008-11-10"])
+    rows = "".join(f"{time.strftime(form)},{T},.4\n" for time in times)
+    (path := tmp_path / "dates.csv").write_text(f"date,token_id,price\n{rows}")
+    with pytest.raises(ConfigError, match="time_format=") as problem:
+        read(path)
+    assert form in str(problem.value)
+    (tmp_path / "iso.csv").write_text(text_of("date token_id price", [[t.isoformat(), T, 0.4] for t in times]))
+    assert read(path, time_format=form) == read(tmp_path / "iso.csv")
+
+
+CONTAINERS: dict[str, tuple[bytes, str]] = {
+    "twice.csv": (b"ts,token_id,price,price\n1,2,3,4\n", "several columns called 'price'"),
+    "title.csv": (b"Export of a site\nts,token_id,price\n1767225600,7,.5\n1767225660,7,.5\n", "a title above"),
+    "cp1252.csv": ("ts,token_id,price,name\n1767225600,7,.5,Café\n".encode("cp1252"), "not UTF-8.*cp1252"),
+    "lfs.parquet": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "git lfs pull"),
+    "page.csv": (b"<!DOCTYPE html><html></html>", "is a web page"),
+    "a.xlsx": (b"PK", "pl.read_excel"), "a.feather": (b"x", "archive.add"), "a.zip": (b"PK", "archive.add"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_what_is_no_table_is_named_with_the_way_out(tmp_path: Path, name: str) -> None:
+    """Each is refused in one line."""
+    content, match = CONTAINERS[name]
+    (path := tmp_path / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=match) as problem:
+        md.Archive(tmp_path / "archive").add_files(path)
+    assert len(str(problem.value).splitlines()) == 1
