@@ -554,7 +554,7 @@ class Archive(Generic[Frame]):
             Time between commits [s]; a crash loses what was not committed.
         raw : path, optional
             A folder for the frames as they came, one compressed file a connection. `add_files` with ``max_age="1d"``
-            makes the same books of them, and those of the buckets at the edges of gaps, which were seen in part.
+            makes the same books of them, and further ones around gaps, of buckets that were seen in part.
         stop : threading.Event, optional
             Ends it once it is set.
 

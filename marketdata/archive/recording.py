@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import queue
 import threading
@@ -20,7 +19,7 @@ from marketdata.archive.pull import LISTED_AGAIN
 from marketdata.archive.selection import Selection
 from marketdata.archive.store import ArchiveStore, inside
 from marketdata.clock import SYSTEM
-from marketdata.errors import ConfigError, MarketDataError, NotFoundError
+from marketdata.errors import ArchiveError, ConfigError, MarketDataError, NotFoundError
 from marketdata.points.columns import Data, Token, joined, missing
 from marketdata.points.prints import distinct
 from marketdata.points.views import VIEWS, View
@@ -90,6 +89,7 @@ class Run:
         self._asked: list[tuple[list[str], int, Future[list[Any]]]] = []
         self._listing: Future[list[str]] | None = None
         self._listed = 0.0
+        self._uncommitted: Recorded | None = None
 
     def reports(self) -> Iterator[Recording]:
         """Record until it is stopped, or until all markets have ended; a report for each commit."""
@@ -97,36 +97,39 @@ class Run:
         if not self.recorder.markets:
             raise NotFoundError("None of these markets is open: a stream has only the present.")
         connections = self._connections = Connections(self.channel)
-        committed, is_whole = SYSTEM.monotonic(), True
-        with ThreadPoolExecutor(1, "marketdata-compare") as pool, contextlib.closing(connections):
-            try:
-                while not self.stop.is_set() and self.recorder.markets:
-                    if connections.refused is not None:
-                        raise connections.refused
-                    for number, tokens in self.recorder.connections(_now()):
-                        connections.open(number, tokens)
-                    self._take_events(SYSTEM.monotonic() + _DECODE_EVERY)
-                    self._end([*self.recorder.work(_now()), *((n, "few markets") for n in self.recorder.surplus())])
-                    self._ask(pool)
-                    is_due = SYSTEM.monotonic() - committed >= self.commit_every
-                    if is_due or self.recorder.levels >= _MOST_LEVELS:
-                        since, committed = committed, SYSTEM.monotonic()
-                        is_whole = False
-                        self._commit(self.recorder.take())
-                        is_whole = True
-                        yield self._report(committed - since)
-            finally:
-                self._listing = None
-                connections.close()
-                if is_whole:  # what has come is stored; after a failed commit the next one would fail too
-                    self._finish()
+        committed, is_refused = SYSTEM.monotonic(), False
+        pool = ThreadPoolExecutor(1, "marketdata-compare")
+        try:
+            while not self.stop.is_set() and self.recorder.markets:
+                if connections.refused is not None:
+                    raise connections.refused
+                for number, tokens in self.recorder.connections(_now()):
+                    connections.open(number, tokens)
+                self._take_events(SYSTEM.monotonic() + _DECODE_EVERY)
+                self._end([*self.recorder.work(_now()), *((n, "few markets") for n in self.recorder.surplus())])
+                self._ask(pool)
+                is_due = SYSTEM.monotonic() - committed >= self.commit_every
+                if is_due or self.recorder.levels >= _MOST_LEVELS:
+                    since, committed = committed, SYSTEM.monotonic()
+                    self._commit(self.recorder.take())
+                    yield self._report(committed - since)
+        except ArchiveError:
+            is_refused = True  # the next commit would fail too
+            raise
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            connections.close()
+            if not is_refused:
+                self._finish()
+            if self.raw is not None:
+                self.raw.close()
 
     def _finish(self) -> None:
+        if self._uncommitted is not None:  # it was interrupted
+            self._commit(self._uncommitted)
         self._take_events(SYSTEM.monotonic())
         for number in [*self.recorder.lines]:
             self.recorder.end(number, _now(), "stopped")
-        if self.raw is not None:
-            self.raw.close()
         self._commit(self.recorder.take())
 
     # Markets
@@ -222,6 +225,7 @@ class Run:
     # What is stored
 
     def _commit(self, got: Recorded) -> None:
+        self._uncommitted = got
         if self.raw is not None:
             self.raw.flush()
         withdrawn = {market: union(ranges) for market, ranges in got.withdrawn.items()}
@@ -236,6 +240,7 @@ class Run:
                 self.counts[view] += self.store.withdraw(view, withdrawn)
             if seen:
                 self.counts[view] += self.store.observe(view, data, seen)
+        self._uncommitted = None
 
     def _report(self, seconds: float) -> Recording:
         messages, self.counts["frames"] = self.counts["frames"] / max(seconds, 1e-3), 0

@@ -80,10 +80,12 @@ class Connections:
             await asyncio.gather(*tasks, return_exceptions=True)
 
         if self._thread.is_alive():
-            asyncio.run_coroutine_threadsafe(end(), self._loop).result(10)
+            with contextlib.suppress(TimeoutError):  # what has come must be stored all the same
+                asyncio.run_coroutine_threadsafe(end(), self._loop).result(10)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(10)
-            self._loop.close()
+            if not self._thread.is_alive():
+                self._loop.close()
 
     async def _run(self, number: int, tokens: Sequence[Token]) -> None:
         from websockets.asyncio.client import connect

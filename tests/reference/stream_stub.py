@@ -161,6 +161,10 @@ class Socket:
         self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join(10)
 
+    def book(self, token: str) -> Book:
+        """The book of a token at this moment."""
+        return self._books[token][1]
+
     async def _serve(self) -> None:
         from websockets.asyncio.server import serve
 
