@@ -25,7 +25,7 @@ from marketdata.recordings.envelopes import content, json_value, of_ticker
 from marketdata.recordings.wanted import Needles
 
 Form = Literal["json", "csv", "parquet", "delta", "sqlite"]
-_FORM_OF_SUFFIX: dict[str, Form] = {
+FORM_OF_SUFFIX: dict[str, Form] = {
     ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet",
     ".pq": "parquet", ".sqlite": "sqlite", ".sqlite3": "sqlite", ".db": "sqlite",
 }  # fmt: skip
@@ -76,7 +76,7 @@ class Container:
             return "delta"
         suffixes = [suffix.lower() for suffix in self.path.suffixes[-2:]]
         is_packed = len(suffixes) == 2 and suffixes[1] in PACKED
-        return _FORM_OF_SUFFIX.get(suffixes[0] if is_packed else self.path.suffix.lower())
+        return FORM_OF_SUFFIX.get(suffixes[0] if is_packed else self.path.suffix.lower())
 
     @cached_property
     def names(self) -> tuple[str, ...]:

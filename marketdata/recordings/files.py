@@ -17,7 +17,16 @@ from typing import Any
 import polars as pl
 
 from marketdata.errors import ConfigError
-from marketdata.recordings.containers import CSV_BLOCK, PACKED, PART_ROWS, SAMPLE_ROWS, SUFFIXES, Container, is_delta
+from marketdata.recordings.containers import (
+    CSV_BLOCK,
+    FORM_OF_SUFFIX,
+    PACKED,
+    PART_ROWS,
+    SAMPLE_ROWS,
+    SUFFIXES,
+    Container,
+    is_delta,
+)
 from marketdata.recordings.roles import INDEX_NAMES, ROLES, did_you_mean
 
 # The clock of files that are one answer, without a time inside.
@@ -76,7 +85,7 @@ def refuse_one_token(files: Iterable[Path], options: ReadOptions) -> None:
 def _without_suffixes(path: Path) -> str:
     """The name of a file without the suffixes of its form and compression."""
     name = path.name
-    while RecordingFile(path.with_name(name)).form is not None or name.endswith(PACKED):
+    while name.lower().endswith((*PACKED, *FORM_OF_SUFFIX)) and name.rpartition(".")[0]:
         name = name.rpartition(".")[0]
     return name
 
