@@ -182,3 +182,17 @@ def test_a_pipe_that_ends_early_is_no_failure(folder: Path, lines: int) -> None:
     done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) == lines
+
+
+def test_the_bar_of_an_import_counts_every_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Records, points and files that cannot be read count as recordings do."""
+    import polars as pl
+
+    md.testing.markets("polars").write_parquet(tmp_path / "markets.parquet")
+    prices = md.testing.prices("polars").with_columns(pl.col("market_id", "token_id", "token_label").cast(pl.String))
+    prices.write_parquet(tmp_path / "prices.parquet")
+    prices.write_csv(tmp_path / "more.csv")
+    (tmp_path / "odd.csv").write_text("a,b\n1,2\n")
+    with pytest.warns(errors.RecordingWarning, match="odd"):
+        md.Archive(tmp_path / "history").add_files([tmp_path / "*.parquet", tmp_path / "*.csv"], progress=True)
+    assert "4/4" in capsys.readouterr().err
