@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from marketdata.archive.arrow import from_tables
+from marketdata.archive.arrow import dictionary_of, from_tables, to_table
 from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, subtract
 from marketdata.archive.ingest import seen_markets
+from marketdata.archive.query import cut_keys
 from marketdata.archive.records import derive
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.files import COMPACT_EFFORT, FAR, OURS, DataFile, cuts
+from marketdata.archive.storage.files import COMPACT_EFFORT, FAR, LAST_NAME, OURS, DataFile, cuts
 from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.archive.store import ArchiveStore, hull_of, times_of
 from marketdata.errors import ArchiveCorruptError
@@ -26,6 +28,8 @@ from marketdata.points.views import VIEWS, View
 from marketdata.times import SECOND, Range
 
 _FILE_BYTES = 8_000_000
+# So many row groups may be looked into for the rows of one market, in the mean.
+_DEEPEST = 2.5
 _NONE = np.empty(0, np.int64)
 _HOUR = 3600 * SECOND
 _IN_PROGRESS = 24 * _HOUR  # a younger file may belong to a write that is not committed
@@ -42,17 +46,58 @@ class Damage(NamedTuple):
 
 
 def compact(store: ArchiveStore) -> int:
-    """Rewrite small files as large ones in tidy order; returns how many files fewer there are."""
+    """Rewrite small files as large ones in tidy order, and put the rows of each market together.
+
+    Returns how many files fewer there are.
+    """
     fewer = 0
     for view, table in store.points.items():
         before = table.version()
         small = sorted((f for f in before.files if f.size <= _FILE_BYTES // 2), key=lambda f: (f.market_min, f.ts_min))
         for first, end in cuts(np.array([file.size for file in small]), _FILE_BYTES):
             store.join(view, small[first:end], COMPACT_EFFORT)
+        _bring_together(store, view)
         fewer += len(before.files) - len(table.version().files)
     for table in store.tables.values():
         table.checkpoint()
     return max(0, fewer)
+
+
+def _bring_together(store: ArchiveStore, view: View) -> None:
+    """Write the rows of each market side by side, where its rows lie among those of others in many files."""
+    table = store.points[view]
+
+    def plan(version: Version) -> Plan | None:
+        files = [file for file in version.files if OURS.fullmatch(file.path)]
+        groups = {file.path: table.footer(file).groups for file in files}
+        every = [group for of_file in groups.values() for group in of_file]
+        if _depth(every) <= _DEEPEST:
+            return None
+        added = list[DataFile]()
+        for first, last in cut_keys([(group.market_min, group.size) for group in every], LAST_NAME, 2 * _FILE_BYTES):
+            parts = list[pa.Table]()
+            for file in files:
+                of_file = groups[file.path]
+                numbers = [g.number for g in of_file if g.market_min < last and g.market_max >= first]
+                if numbers:
+                    rows = table.read(file, numbers)
+                    codes, names = dictionary_of(rows["market_id"].combine_chunks())
+                    is_here = np.array([name is not None and first <= name < last for name in names])[codes]
+                    parts.append(rows.filter(pa.array(is_here)))
+            columns = from_tables(view, parts)
+            added += table.put(to_table(columns.sort()), COMPACT_EFFORT) if len(columns) else []
+        return Plan(added, files)
+
+    if len(table.version().files) > _DEEPEST:
+        table.plan(plan)
+
+
+def _depth(groups: Sequence[DataFile]) -> float:
+    """How many row groups with rows of several markets may have rows of a market, in the mean."""
+    mixed = [group for group in groups if group.market_min != group.market_max]
+    begins, ends = sorted(group.market_min for group in mixed), sorted(group.market_max for group in mixed)
+    depths = [bisect_right(begins, name) - bisect_left(ends, name) for name in begins]
+    return float(np.mean(depths)) if depths else 0.0
 
 
 def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:

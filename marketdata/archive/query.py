@@ -131,10 +131,10 @@ class Query:
     def _parts(self, width: BucketWidth) -> Iterator[Query]:
         """The query cut between markets, and a large market between buckets."""
         groups = _each(lambda file: self.files_in(self.table.footer(file).groups), self.files_in(self.version.files))
-        for between in _cut_keys([(g.market_min, g.size) for g in groups], LAST_NAME, _PART):
+        for between in cut_keys([(g.market_min, g.size) for g in groups], LAST_NAME, _PART):
             part = replace(self, between=between)
             starts = [(max(width.floor(g.ts_min), self.wanted.start), g.size) for g in part.files_in(groups)]
-            for span in _cut_keys(starts, self.wanted.end, _LARGEST_PART):
+            for span in cut_keys(starts, self.wanted.end, _LARGEST_PART):
                 yield replace(part, wanted=Range(*span))
 
     def files_in(self, files: Sequence[DataFile]) -> list[DataFile]:
@@ -172,7 +172,7 @@ def read(table: Table, view: View, ranges: Mapping[str, Range]) -> Data:
     return Query(view, table, table.version(), sorted(ranges), hull(ranges.values()), ranges).columns()
 
 
-def _cut_keys(sizes: Iterable[tuple[K, int]], end: K, most: int) -> Iterator[tuple[K, K]]:
+def cut_keys(sizes: Iterable[tuple[K, int]], end: K, most: int) -> Iterator[tuple[K, K]]:
     """Half-open ranges of keys up to ``end``, each cut where another ``most`` bytes are before."""
     totals: Counter[K] = Counter()
     for key, size in sizes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import marketdata as md
+from marketdata.archive import maintenance
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError
 from marketdata.testing import strategies
 
@@ -179,3 +181,25 @@ def test_trades_have_no_width_of_their_own(tmp_path: Path) -> None:
         md.resample(archive.trades(), "1h", width="1m")
     with pytest.raises(ConfigError, match="only books have levels"):
         archive.scan("trades", levels=1)
+
+
+def test_compact_puts_the_prints_of_a_market_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that all have all markets become files of some markets each, with the same prints and coverage."""
+    monkeypatch.setattr(maintenance, "_FILE_BYTES", 400)  # no file is small then
+    archive = md.Archive(tmp_path, frame="polars")
+    for part in range(6):
+        prints = frame_of([Print(100 * part + n, "y", "buy", 0.5, 1.0, trade_id=f"{part}-{n}") for n in range(60)])
+        markets = pl.Series([f"m{n % 12:02}" for n in range(60)])
+        archive.add(trades=prints.with_columns(market_id=markets))
+    before, coverage = stored(archive), archive.coverage()
+    table = archive._store.points["trades"]
+    assert all((f.market_min, f.market_max) == ("m00", "m11") for f in table.version().files)
+    archive.compact()
+    files = sorted(table.version().files, key=lambda file: file.market_min)
+    assert len(files) < 6
+    assert all(one.market_max < other.market_min for one, other in pairwise(files))
+    assert stored(archive) == before
+    assert archive.coverage().equals(coverage)
+    assert archive.verify().is_empty()
+    archive.compact()
+    assert sorted(table.version().files, key=lambda file: file.market_min) == files
