@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -291,3 +293,40 @@ def test_what_is_no_table_is_named_with_the_way_out(tmp_path: Path, name: str) -
     with pytest.raises(ConfigError, match=match) as problem:
         md.Archive(tmp_path / "archive").add_files(path)
     assert len(str(problem.value).splitlines()) == 1
+
+
+# Files that are refused, and what a message says first to do about each is enough.
+ADVISED: dict[str, tuple[str, dict[str, Any]]] = {
+    "plain dump": (f"time,market,price,volume\n{S},a-b,.4,9\n{S},c-d,.3,8\n", {}),
+    "daily": ("market,market_question,date,price,change\nm,q?,2026-01-01,.4,0.0\nn,r?,2026-01-01,.3,.1\n", {}),
+    "us dates": (f"date,token_id,price\n10/31/2025,{T},.4\n11/01/2025,{T},.5\n", {}),
+    "us dates of candles": ("ContractID,Date,Close\n12819,10/31/2025,.4\n", {"columns": {"token_id": "ContractID"}}),
+    "columns of outcomes": (f"ts,model_a,model_b\n{S},.35,.60\n", {}),
+    "a poll": (f"as_of,market_id,question,closed,yes_price\n{S},m,q?,False,.4\n", {}),
+    "two times": (f"dttm,as_of,token_id,price\n{S},{S + 9},{T},.4\n", {}),
+    "rows of a database": (f"token_id,price,created_at\n{T},.4,{S}\n{T},.5,{S + 60}\n", {}),
+    "questions": (f"ts,question,price\n{S},a?,.4\n{S},b?,.6\n", {"token_id": "x"}),
+    "opened": (f"open_ts,token_id,price\n{S},{T},.4\n", {}),
+}  # fmt: skip
+_OPTION = re.compile(
+    r"columns=(?P<columns>\{[^}]*\})|time_format='(?P<time_format>[^']*)'|\bformat='(?P<format>[^']*)'"
+)
+
+
+@pytest.mark.parametrize("name", ADVISED)
+def test_advice_works_to_the_letter(tmp_path: Path, name: str) -> None:
+    """Whoever takes the first option that a message names has the file read in at most two steps."""
+    text, options = ADVISED[name]
+    (path := tmp_path / "a.csv").write_text(text)
+    for _ in range(2):
+        with pytest.raises(ConfigError) as problem:
+            read(path, **options)
+        (match, *_others) = _OPTION.finditer(str(problem.value))
+        said = {option: value for option, value in match.groupdict().items() if value is not None}
+        if "columns" in said:
+            said = {"columns": {**options.get("columns", {}), **ast.literal_eval(said["columns"])}}
+            options = {n: v for n, v in options.items() if n not in {*said["columns"]}}
+        options = {**options, **said}
+        if meaning(path, **options) is not None:
+            return
+    raise AssertionError(options)
