@@ -136,3 +136,17 @@ def one_token(tokens: tuple[str, ...] = ("7",), age: int = 0) -> Recorder:
     recorder.frame(1, encoded([message_of("7", "0xa", START - age * 1000, book)]), T)
     recorder.frame(1, encoded({"event_type": "best_bid_ask", "asset_id": "7", "timestamp": str(START + 1)}), T + 1000)
     return recorder
+
+
+def test_wide_buckets_are_compared_as_they_come() -> None:
+    """A disagreement within an hour ends the market at once, and nothing of the hour is stored."""
+    recorder = Recorder(channel_of("polymarket", "ws://127.0.0.1:1"), BucketWidth.of("1h"))
+    recorder.choose({"0xa": [Token("0xa", "7")]}, T)
+    recorder.connections(T)
+    recorder.frame(1, encoded(message_of("7", "0xa", START, {"bids": {"0.4": "10"}, "asks": {"0.6": "10"}})), T)
+    level = {"asset_id": "7", "price": "0.3", "size": "5", "side": "BUY", "best_bid": "0.45", "best_ask": "0.6"}
+    change = {"event_type": "price_change", "market": "0xa", "timestamp": str(START + 9000), "price_changes": [level]}
+    recorder.frame(1, encoded(change), T + 9 * SECOND)
+    recorder.answered(1, T + 12 * SECOND, T + 12 * SECOND)
+    assert [number for number, _ in recorder.work(T + 12 * SECOND)] == [1]
+    assert recorder.take().seen == {}
