@@ -12,6 +12,7 @@ import polars as pl
 
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Floats
+from marketdata.points.schema import COLUMNS
 from marketdata.recordings.arrivals import Arrivals
 from marketdata.recordings.changes import Changes, no_changes
 from marketdata.recordings.containers import ROW, SAMPLE_ROWS
@@ -98,7 +99,9 @@ class Table:
 
     def __init__(self, file: RecordingFile) -> None:
         self.file = file
-        self.meanings: list[Meaning] = roles_of(file.sample, file.options.columns, file.options.time_format)
+        self.meanings: list[Meaning] = roles_of(
+            file.sample, {*file.options.columns, *self.own_columns()}, file.options.time_format
+        )
         self.columns: dict[str, str] = {m.role: m.column for m in self.meanings if m.taken}
         self.units: dict[str, TimeUnit] = {}
         self.found: dict[str, str] = {}
@@ -108,6 +111,15 @@ class Table:
         self.times: tuple[str, ...] = ()
         for step in ROLE_STEPS:
             self._take(step.__name__, step(self))
+
+    def own_columns(self) -> tuple[str, ...]:
+        """The columns of a tidy table, which has all of them in their order: an export is read by its schema.
+
+        So ids that look like something else, such as NA or 1e400, come back as they are.
+        """
+        names = self.file.names
+        views = sorted(COLUMNS.values(), key=len, reverse=True)
+        return next((view for view in views if names[: len(view)] == view and "token_id" in view), ())
 
     def _take(self, step: str, change: Change | None) -> Change | None:
         if change is not None and change.note:
@@ -444,12 +456,13 @@ def rows_with_an_id(table: Table, _: tuple[str, ...]) -> Change | None:
     labels = [name for name in ("token_label", "token_number") if name in table.columns]
     ids = [name for name in (*_IDS, *assets) if name in table.columns]
     names = [*ids, *labels]
+    blanks = [""] if table.own_columns() else _NO_IDS
     is_of_tokens = not table.has_both_outcomes and ("token_id" in ids or labels)
 
     def kept(rows: pl.DataFrame) -> pl.DataFrame:
         of_rows = [name for name in names if name in rows.columns and rows.schema[name] in (pl.String, pl.Categorical)]
         texts = {name: pl.col(name).cast(pl.String).str.strip_chars("\0 ") for name in of_rows}
-        no_id = {name: text.str.to_lowercase().is_in(_NO_IDS if name in ids else [""]) for name, text in texts.items()}
+        no_id = {name: text.str.to_lowercase().is_in(blanks if name in ids else [""]) for name, text in texts.items()}
         rows = rows.with_columns(pl.when(~no_id[name]).then(text).alias(name) for name, text in texts.items())
         present = {name: pl.col(name).is_not_null() for name in names if name in rows.columns}
         ways = [{name} for name in ids if name != "market_id" or not is_of_tokens]

@@ -330,3 +330,17 @@ def test_advice_works_to_the_letter(tmp_path: Path, name: str) -> None:
         if meaning(path, **options) is not None:
             return
     raise AssertionError(options)
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(["NA", "nan", "None", "1e400", "7.5", "0x12...ab", "Yes"]), min_size=1, unique=True))
+def test_an_export_comes_back_as_it_was(tmp_path: Path, ids: list[str]) -> None:
+    """A tidy table is read by its schema, whatever its ids look like, from CSV and Parquet."""
+    rows = {"market_id": ids, "token_id": ids, "token_label": ids, "price": [0.4] * len(ids)}
+    moment = pl.Series("ts", [S * 10**6] * len(ids)).cast(pl.Datetime("us", "UTC"))
+    frame = pl.DataFrame([moment, *(pl.Series(name, values) for name, values in rows.items())])
+    frame.write_csv(tmp_path / "own.csv")
+    frame.write_parquet(tmp_path / "own.parquet")
+    for suffix in ("csv", "parquet"):
+        (batch,) = format_of(table := Table(tables_of(tmp_path / f"own.{suffix}", ReadOptions())[0])).read(table)
+        assert batch.frames["prices"].sort("token_id").rows() == frame.sort("token_id").rows()
