@@ -10,6 +10,7 @@ of recordings).
 from __future__ import annotations
 
 import asyncio
+import bisect
 import itertools
 import json
 import random
@@ -103,7 +104,8 @@ class Stream:
 
     def second(self, token: str, second: int) -> Book:
         """The book at the end of a second [Unix s]."""
-        return [book for ts, book in self.truth[token] if ts < (second + 1) * 1000][-1]
+        moments = self.truth[token]
+        return moments[bisect.bisect_left(moments, (second + 1) * 1000, key=lambda moment: moment[0]) - 1][1]
 
 
 def applied(book: Book, message: dict[str, Any]) -> None:
