@@ -168,10 +168,11 @@ class Archive(Generic[Frame]):
             Tidy columns in any kind of frame. Missing ``market_id`` and ``token_label`` are looked up by ``token_id``;
             metrics may name the market by ``slug``. Quotes need ``best_bid`` and ``best_ask``, null where a side is
             missing; sizes may be absent or null. ``mid`` and ``spread`` are computed from them.
-        trades : frame or columns, optional
+        trades : frame, columns or list of dict, optional
             Prints: ``ts``, token, ``side`` ("buy" or "sell", of the taker, or null), ``price``, ``size``, and where
-            known ``trade_id transaction_hash log_index maker taker account role is_block fee``. Times stay. A print
-            that is stored is not stored again, but completed by what the new one tells; see the guide on archives.
+            known ``trade_id transaction_hash log_index maker taker account role is_block fee``. A list has rows as
+            venues answer them. Times stay. A print that is stored is not stored again, but completed by what the new
+            one tells; see the guide on archives.
         replace : bool
             Replace all points from the first to the last one of each token.
         complete : bool

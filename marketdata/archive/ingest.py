@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -207,6 +208,10 @@ def _columns(view: View, data: Any, markets: Catalog) -> Data:
         if view_of(data) != view:
             raise ConfigError(f"{view}= takes {view}, not {view_of(data)}.")
         return data
+    if view == "trades" and isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
+        from marketdata.wire.trades import trades
+
+        return trades(data)
     from marketdata.adapters.dispatch import as_polars, names_of
     from marketdata.tidy.frames import to_columns
 

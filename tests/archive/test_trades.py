@@ -117,6 +117,19 @@ def test_what_another_source_tells_of_a_print_completes_it(tmp_path: Path) -> No
     assert len(archive.trades()) == 3
 
 
+def test_rows_of_a_venue_are_prints(tmp_path: Path) -> None:
+    """The rows of an answer are read as the client reads them, and are stored once."""
+    archive = md.Archive(tmp_path, frame="polars")
+    row = {
+        "trade_id": "a", "ticker": "KXA-1", "count_fp": "2.50", "yes_price_dollars": "0.08", "no_price_dollars": "0.92",
+        "taker_outcome_side": "no", "created_time": "2026-08-24T15:01:57.667166Z", "is_block_trade": True,
+    }  # fmt: skip
+    for _ in range(2):
+        archive.add(trades=[row])
+    found = archive.trades().select("token_id", "side", "price", "size", "trade_id", "is_block").rows()
+    assert found == [("KXA-1:no", "buy", 0.92, 2.5, "a", True)]
+
+
 def test_a_corrected_print_replaces_the_one_of_its_id(tmp_path: Path) -> None:
     """The venue's id tells that it is the same print, as token and time do for a price."""
     archive = md.Archive(tmp_path, frame="polars")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+import polars as pl
 import pytest
 from reference.columns import levels_of
 
@@ -236,3 +237,19 @@ def test_memory_does_not_grow_with_the_size(tmp_path) -> None:
     ]
     print(f"\npeak memory: {peaks[0] / 1024:.0f} MB for 8 markets, {peaks[1] / 1024:.0f} MB for 80")
     assert peaks[1] < 2 * peaks[0]
+
+
+def test_trades_fit_the_books_of_their_minute() -> None:
+    """Each print is at the best price of its side, no larger than what is there, and all of them are complete."""
+    archive = md.simulate(events=1, days=0.2, seed=4, frame="polars")
+    trades = archive.trades()
+    assert len(trades) > 50
+    best = md.bbo(archive.books()).select("ts", "token_id", "best_bid", "best_bid_size", "best_ask", "best_ask_size")
+    joined = trades.with_columns(ts=pl.col("ts").dt.truncate("1m")).join(best, on=["ts", "token_id"], how="left")
+    is_buy = pl.col("side").cast(pl.String) == "buy"
+    price = pl.when(is_buy).then("best_ask").otherwise("best_bid")
+    size = pl.when(is_buy).then("best_ask_size").otherwise("best_bid_size")
+    assert joined.select((pl.col("price") == price).all(), (pl.col("size") <= size + 1e-9).all()).row(0) == (True, True)
+    assert trades["trade_id"].n_unique() == len(trades)
+    states = archive.coverage().filter(pl.col("view") == "trades")["state"]
+    assert states.unique().to_list() == ["final"]
