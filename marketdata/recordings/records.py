@@ -11,9 +11,10 @@ import polars as pl
 from marketdata.errors import ConfigError, ContractError, RecordingWarning, warn
 from marketdata.points.records import ID_NAMES, RecordKind
 from marketdata.recordings.format import Reader
-from marketdata.recordings.roles import is_time
+from marketdata.recordings.roles import INDEX_NAMES, is_time
 from marketdata.recordings.rows import Row, typed_rows
 from marketdata.recordings.table import GIVEN_AGAIN, Batch, FileKind, Table
+from marketdata.recordings.tables import printed
 from marketdata.wire import kalshi, polymarket
 from marketdata.wire import records as market_records
 from marketdata.wire.records import as_list
@@ -31,6 +32,7 @@ _OF_HISTORY = {
 _PRICES = {"best_bid", "best_ask", "yes_bid", "yes_ask", "no_bid", "no_ask", "price", "yes_price", "no_price", "close"}
 # What changes from one time to the next beside prices, so that rows of a market are its history.
 _VALUES = {"volume", "liquidity", "spread", "open_interest"}
+_CAMEL = re.compile(r"[a-z]+[0-9]*(?:[A-Z][a-z0-9]*)+")
 # Times of a record that change, because they are of its last state.
 _CHANGING_TIME = re.compile(r"updat|modif|last|fetch|seen|chang|sync|clos|end_|resol|settl|expir")
 _ID_NAMES: dict[RecordKind, tuple[str, ...]] = {
@@ -136,8 +138,23 @@ def _refuse_history(table: Table, kind: RecordKind, rows: list[Row]) -> None:
 
 def _with_names(table: Table, row: Row) -> Row:
     """The row under the names that ``columns=`` gives."""
-    renamed = {column: name for name, column in table.file.options.columns.items()}
+    file = table.file
+    renamed = {column: name for name, column in file.options.columns.items()}
+    if file.form != "json":
+        # As the answer of a venue calls its fields, of which a table has the common names.
+        theirs = {ours: name for name, ours in file.common_names(file.names).items() if _CAMEL.fullmatch(name)}
+        row = {theirs.get(name, name): _objects(value) for name, value in row.items() if name not in INDEX_NAMES}
     return {renamed.get(name, name): value for name, value in row.items()}
+
+
+def _objects(value: Any) -> Any:
+    """The objects of a cell that has them as JSON, or as Python prints them; another value as it is."""
+    if not isinstance(value, str) or not value.startswith(("[{", "{")):
+        return value
+    try:
+        return printed(value)
+    except ValueError:
+        return value
 
 
 def _records(kind: FileKind, row: Row) -> Iterator[tuple[FileKind, Row]]:

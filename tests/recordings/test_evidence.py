@@ -344,3 +344,23 @@ def test_an_export_comes_back_as_it_was(tmp_path: Path, ids: list[str]) -> None:
     for suffix in ("csv", "parquet"):
         (batch,) = format_of(table := Table(tables_of(tmp_path / f"own.{suffix}", ReadOptions())[0])).read(table)
         assert batch.frames["prices"].sort("token_id").rows() == frame.sort("token_id").rows()
+
+
+def test_a_record_is_the_same_from_every_container(tmp_path: Path) -> None:
+    """Times, states, lists and objects in cells come out of CSV, Parquet and SQLite as out of JSON."""
+    record = {
+        "id": "12", "conditionId": MARKET, "question": "q?", "slug": "q", "outcomes": '["Yes", "No"]',
+        "outcomePrices": '["1", "0"]', "clobTokenIds": json.dumps([T, T2]), "closed": True,
+        "closedTime": "2026-01-02 03:04:05+00", "umaResolutionStatus": "resolved", "endDate": "2026-01-02T00:00:00Z",
+        "tags": [{"id": "1", "label": "x"}], "events": [{"id": "5", "slug": "e", "title": "E"}],
+    }  # fmt: skip
+    paths = written(tmp_path, [record])
+    pd.DataFrame([record]).to_csv(tmp_path / "of_pandas.csv")
+    stored = []
+    for i, path in enumerate([*paths, tmp_path / "of_pandas.csv"]):
+        archive = md.Archive(tmp_path / f"archive-{i}", frame="polars")
+        archive.add_files(path)
+        stored.append(archive.markets().row(0, named=True))
+    assert all(one == stored[0] for one in stored[1:])
+    assert (stored[0]["status"], stored[0]["event_slug"]) == ("resolved", "e")
+    assert stored[0]["closed_at"].day == 2
