@@ -83,7 +83,7 @@ def test_objects_say_what_a_person_wants_to_know(local_client, local_service, lo
             assert text in seen
             assert not any(word in seen for word in (local_service.api_key[-4:], "Counter", "Provider"))
     fees = md.Fees.quadratic(0.04)
-    for thing, text in ((local_archive, "books, prices, metrics of"), (fees, "0.04 x price")):
+    for thing, text in ((local_archive, "books, prices, metrics, trades of"), (fees, "0.04 x price")):
         assert text in repr(thing)
         assert text in thing._repr_html_()
 

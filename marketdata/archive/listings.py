@@ -24,7 +24,7 @@ from marketdata.vendors import SORTS, STATES
 def listed(catalog: Catalog, search: str | None, **filters: str | None) -> list[Record]:
     """Records with these values of fields, and with all words in their texts; warns if none has them."""
     words = [] if search is None else searched_words(text("search", search, "words"))
-    records = catalog.records(words if not any(filters.values()) else ())
+    records = catalog.records(words if all(value is None for value in filters.values()) else ())
     for name, value in filters.items():
         if value is None:
             continue

@@ -32,6 +32,12 @@ _Resolution = Annotated[str, AfterValidator(lambda text: BucketWidth.of(text).te
 _log = logging.getLogger("marketdata.service")
 
 
+def _served(view: View) -> View:
+    if view not in INTERFACE_VIEWS:
+        raise ValueError(f"{view!r} is no view of the service; allowed are {', '.join(INTERFACE_VIEWS)}")
+    return view
+
+
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -44,7 +50,7 @@ class AccessPlan(_Table):
 
     requests_per_minute: Annotated[int, Field(ge=1, strict=True)] = DEFAULT_REQUESTS_PER_MINUTE
     resolutions: Annotated[tuple[_Resolution, ...] | None, Field(min_length=1)] = None
-    views: tuple[View, ...] = INTERFACE_VIEWS
+    views: tuple[Annotated[View, AfterValidator(_served)], ...] = INTERFACE_VIEWS
     max_history_days: Annotated[float | None, Field(gt=0, allow_inf_nan=False, strict=True)] = None
 
     def allowed(self, resolutions: Sequence[str]) -> list[str]:

@@ -236,8 +236,14 @@ def resolution(row: Mapping[str, Any]) -> tuple[list[float] | None, str | None]:
     """The payoff of each outcome [USD], None until it is final, and when it was known."""
     got = convert(row, _Resolution, f"The resolution of {row.get('condition_id')}")
     # Each is rounded, as of a void market of three outcomes.
-    is_final = got.status == "resolved" and got.payouts and abs(sum(got.payouts) - _MILLIONTHS) < len(got.payouts)
-    return ([paid / _MILLIONTHS for paid in got.payouts] if is_final else None), got.resolved_at
+    return payoffs_of(got.status, got.payouts), got.resolved_at
+
+
+def payoffs_of(status: object, payouts: Sequence[Any] | None) -> list[float] | None:
+    """The payoffs of the ``payouts`` of a resolution, in millionths; None unless it is final."""
+    if status != "resolved" or not payouts or None in payouts or abs(sum(payouts) - _MILLIONTHS) >= len(payouts):
+        return None
+    return [paid / _MILLIONTHS for paid in payouts]
 
 
 def resolved(record: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:

@@ -66,6 +66,8 @@ def market(row: Mapping[str, Any]) -> Row:
 def completed(record: Mapping[str, Any]) -> Row:
     """A record under our names with the winner and the state that it tells in any way; the state is never null."""
     out = with_winner(record)
+    if out.get("payouts") is not None and out.get("payoffs") is None:
+        out["payoffs"] = polymarket.payoffs_of(out.get("status"), _numbers(out["payouts"]))
     if out.get("status") in (None, "") and isinstance(out.get("state"), str) and out["state"]:
         out["status"] = _STATES.get(out["state"].strip().casefold(), out["state"])
     if out.get("status") in (None, ""):
@@ -100,11 +102,15 @@ def by_market(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
     return out
 
 
+def _numbers(listed: Any) -> list[float | None]:
+    return [to_number(one) for one in as_list(listed) or ()]
+
+
 def _with_result(record: Row, row: Mapping[str, Any]) -> Row:
     """The record that a venue's names told, with the result and the state that the row names itself."""
     own = {name: row[name] for name in _RESULT if row.get(name) not in (None, "")}
     if isinstance(own.get("payoffs"), str):
-        own["payoffs"] = [to_number(one) for one in as_list(own["payoffs"]) or ()]
+        own["payoffs"] = _numbers(own["payoffs"])
     if record.get("payoffs") is None:
         record = {**record, **own}
     else:

@@ -256,8 +256,8 @@ class PolymarketStub(VenueStub):
             first, last = (params.get(f"{name}_{end}") for end in ("min", "max"))
             rows = [row for row in rows if first is None or parse_iso(row[column]) >= parse_iso(first[0])]
             rows = [row for row in rows if last is None or parse_iso(row[column]) <= parse_iso(last[0])]
-        for field in params.get("order", ()):
-            if field not in ORDERS or kind == "events":
+        for order in params.get("order", ()):
+            if order not in ORDERS or kind == "events":
                 return refused(422, {"type": "validation error", "error": "order fields are not valid"})
             rows = sorted(
                 rows, key=lambda row: str(row[field]) if field.endswith(("Date", "Time")) else float(row[field])

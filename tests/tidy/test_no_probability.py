@@ -24,18 +24,22 @@ ENDS = MARKETS.with_columns(end_date=PRICES["ts"].max(), closed_at=PRICES["ts"].
 FIRST = PRICES.head(1).select("ts", "market_id", "token_id")
 ORDERS = FIRST.with_columns(side=pl.lit("buy"), size=1.0)
 FILLS = md.execute(ORDERS, BOOKS, "1m", fees=0).fills
+PAIRS = md.pairs([{"market_a": "rain", "market_b": "snow", "orientation": "same", "confirmed": True}], MARKETS)
 FRAMES = {"books": BOOKS, "nested": md.nest(BOOKS), "bbo": md.bbo(BOOKS), "prices": PRICES, "trades": TRADES}
 ARGUMENTS: dict[str, Any] = {
     "outcomes": MARKETS, "fees": 0, "resolution": "1h", "size": 1.0, "side": "buy", "horizon": "1m", "width": "1m",
     "markets": ENDS, "reference": 0.5, "measures": ["mid"], "signal": FIRST.with_columns(x=1.0),
-    "orders": ORDERS, "fills": FILLS, "before": "1m", "of": "actual", "moments": FIRST, "after": "1m",
+    "pairs": PAIRS, "lags": ["1m"], "orders": ORDERS, "fills": FILLS, "before": "1m", "of": "actual", "moments": FIRST, "after": "1m",
 }  # fmt: skip
 # What moves rows without a look at their prices, and what lists or shows the wrong ones.
 OF_ROWS = {
-    "asof_join", "check", "cluster_mean", "concat", "diff", "named", "rebuild", "replay", "show", "to_nautilus",
+    "asof_join", "check", "cluster_mean", "slope", "concat", "diff", "named", "rebuild", "replay", "show", "to_nautilus",
 }  # fmt: skip
 # What has no argument that is a frame with prices.
-OF_OTHERS = {"measure", "outcomes", "read_pages", "read_trades", "serve", "simulate", "without_answers"}
+OF_OTHERS = {
+    "candidates", "measure", "outcomes", "pairs", "read_pages", "read_trades", "replay_server", "serve", "simulate",
+    "without_answers",
+}  # fmt: skip
 
 
 def calls() -> Iterator[tuple[str, str, Callable[[Any], Any]]]:

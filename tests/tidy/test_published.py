@@ -253,6 +253,7 @@ def test_common_shocks_of_a_day_need_clusters_of_days() -> None:
     assert max(missed["day"], missed["market_id", "day"]) < 7
 
 
+@pytest.mark.filterwarnings("ignore::marketdata.errors.LookAheadWarning")
 def test_several_signals_are_one_table_with_adjusted_p_values() -> None:
     """Of noise and a planted edge only the edge is left; a list has the difference of each study."""
     rng = np.random.default_rng(0)

@@ -116,13 +116,24 @@ def test_frames_and_columns_are_each_others_inverse(kind: str, columns: Any) -> 
     assert rows(to_frame(back, "polars")) == rows(to_frame(columns, "polars"))
 
 
-@pytest.mark.parametrize("lost", ["side", "level", "size"])
+@pytest.mark.parametrize("lost", ["side", "size"])
 def test_books_that_lack_a_column_are_not_averaged_as_prices(lost: str) -> None:
     """Levels without their side, level or size are refused with the name of what is missing."""
     books = to_frame(md.points.views.empty("books"), "polars").drop(lost)  # type: ignore[attr-defined]
     for verb in (lambda f: md.resample(f, "1h"), md.probabilities, md.check):
         with pytest.raises(md.errors.NotTidyError, match=f"needs the columns .*'{lost}'"):
             verb(books)
+
+
+def test_books_without_levels_are_no_prints() -> None:
+    """Their columns are those of prints; their sides tell that they are none."""
+    books = md.testing.books("polars").drop("level")
+    with pytest.raises(md.errors.NotTidyError, match="bid and ask are those of a book"):
+        md.resample(books, "1h")
+    with pytest.raises(md.errors.NotTidyError, match="takes books"):
+        md.probabilities(books)
+    checked = md.check(books)
+    assert checked.filter(pl.col("check") == "unknown_side")["n_failed"].item() == len(books)
 
 
 def test_prices_that_are_texts_are_refused() -> None:
