@@ -159,7 +159,16 @@ def executed(
     )
     parts = [f"{_number(int(total['fills'][0]), 'fill')} of {_number(orders, 'order')}"]
     parts += [f"{unsold:,} unsold"] * bool(unsold)
-    text = ", ".join([*parts, *_money(total, ("fees", "profit"))])
+    is_open = np.isnan(results["profit"])
+    if is_open.any():
+        settled = round(float(results["profit"][~is_open].sum()), 2)
+        parts += [
+            *_money(total, ("fees",)),
+            f"profit {_amount(settled)} USD without {_number(int(is_open.sum()), 'open position')}",
+        ]
+    else:
+        parts += _money(total, ("fees", "profit"))
+    text = ", ".join(parts)
     out._figures = Figures(text, total, {"market_id": [*names], **by_market})  # noqa: SLF001 a tuple is made without it
     return out
 

@@ -248,9 +248,9 @@ def test_results_say_their_figures_in_text_and_in_notebooks() -> None:
     )
     done = md.execute(orders.head(1), books, "1m", fees=0)
     account = md.account(done.fills, books, "1m")
-    assert repr(done) == "<Execution: 1 fill of 1 order, fees 0 USD, profit not known>"
+    assert repr(done) == "<Execution: 1 fill of 1 order, fees 0 USD, profit 0 USD without 1 open position>"
     assert repr(account).startswith("<Account: 1 fill, fees 0 USD, profit 0.09 USD, drawdown ")
-    assert "profit not known" in done._repr_html_()
+    assert "1 open position" in done._repr_html_()
     assert "exposure" in account._repr_html_()
     fills, positions, markets = done
     assert (fills is done.fills, positions is done.positions, markets is done.markets) == (True, True, True)

@@ -227,7 +227,7 @@ def test_each_number_of_the_calibration_notebook_equals_a_plain_loop() -> None:
     log_score = score(kept, repeats.total(), "log_score", log_loss, -math.log(1e-6))
     parts_of_log = ("miscalibration", "discrimination", "uncertainty")
     shown = {name: value for name, value in log_score.items() if name not in parts_of_log} | brier
-    assert_shown(stored_table(cells[2][1][0]), [shown], 3)
+    assert_shown(stored_table(cells[3][1][0]), [shown], 3)
 
 
 def test_each_number_of_the_notebook_of_scores_equals_a_plain_loop() -> None:
