@@ -95,6 +95,9 @@ def reader(kind: RecordKind) -> Reader:
         ids = {next(str(row[n]) for n in names if row.get(n)) for row in found[kind]}
         batch.left_out[GIVEN_AGAIN] += len(found[kind]) - len(ids)
         batch.notes += reasons[:1]
+        if "ts" in table.columns and table.columns.keys() & _PRICES:
+            time = table.columns["ts"]
+            batch.notes.append(f"prices at {time} are not stored; columns={{'ts': {time!r}}} reads them through time")
         batch.left_out = +batch.left_out
         batch.frames.update(found)
         yield batch
