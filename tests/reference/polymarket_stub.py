@@ -260,7 +260,8 @@ class PolymarketStub(VenueStub):
             if order not in ORDERS or kind == "events":
                 return refused(422, {"type": "validation error", "error": "order fields are not valid"})
             rows = sorted(
-                rows, key=lambda row: str(row[field]) if field.endswith(("Date", "Time")) else float(row[field])
+                rows,
+                key=lambda row, order=order: str(row[order]) if order.endswith(("Date", "Time")) else float(row[order]),
             )
             rows = rows if params.get("ascending") == ["true"] else rows[::-1]
         if {"closed_time_min", "closed_time_max"} & params.keys():

@@ -29,11 +29,13 @@ FRAMES = {"books": BOOKS, "nested": md.nest(BOOKS), "bbo": md.bbo(BOOKS), "price
 ARGUMENTS: dict[str, Any] = {
     "outcomes": MARKETS, "fees": 0, "resolution": "1h", "size": 1.0, "side": "buy", "horizon": "1m", "width": "1m",
     "markets": ENDS, "reference": 0.5, "measures": ["mid"], "signal": FIRST.with_columns(x=1.0),
-    "pairs": PAIRS, "lags": ["1m"], "orders": ORDERS, "fills": FILLS, "before": "1m", "of": "actual", "moments": FIRST, "after": "1m",
+    "pairs": PAIRS, "lags": ["1m"], "orders": ORDERS, "fills": FILLS,
+    "before": "1m", "of": "actual", "moments": FIRST, "after": "1m",
 }  # fmt: skip
 # What moves rows without a look at their prices, and what lists or shows the wrong ones.
 OF_ROWS = {
-    "asof_join", "check", "cluster_mean", "slope", "concat", "diff", "named", "rebuild", "replay", "show", "to_nautilus",
+    "asof_join", "check", "cluster_mean", "concat", "diff", "named", "rebuild", "replay", "show", "slope",
+    "to_nautilus",
 }  # fmt: skip
 # What has no argument that is a frame with prices.
 OF_OTHERS = {

@@ -26,6 +26,7 @@ RECORDS = md.testing.markets("polars").with_columns(exclusive=True, open_list=Fa
 ORDERS = BOOKS.head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=1.0)
 FILLS = md.execute(ORDERS, BOOKS, MINUTE, fees=0).fills
 TRADES = BOOKS.head(1).select("ts", "market_id", "token_id", "token_label", "price", "size", side=pl.lit("buy"))
+PAIRS = md.pairs([{"market_a": "rain", "market_b": "rain", "orientation": "same", "confirmed": True}], RECORDS)
 OTHERS = md.bbo(BOOKS).rename({"spread": "width"})
 
 # How each function that only needs the best prices is called with a frame of them.
@@ -50,12 +51,14 @@ TAKEN: dict[str, Call] = {
     "features": lambda q: md.features(q, ["mid", "microprice"]),
     "forward_returns": lambda q: md.forward_returns(q, "10m", fees=0, width=MINUTE),
     "gaps": lambda q: md.gaps(with_a_hole(q), MINUTE),
+    "lead_lag": lambda q: md.lead_lag(PAIRS, q, ["0s", MINUTE], width=MINUTE).lags,
     "log_score": lambda q: md.log_score(q, RECORDS),
     "microprice": md.microprice,
     "mid": md.mid,
     "named": lambda q: md.named(q, RECORDS),
     "ohlc": lambda q: md.ohlc(q, "1h"),
     "overround": md.overround,
+    "pair_spread": lambda q: md.pair_spread(PAIRS, q, fees=0, width=MINUTE),
     "plot.calibration": lambda q: plot.calibration(q, RECORDS),
     "plot.prices": plot.prices,
     "probabilities": md.probabilities,
@@ -63,6 +66,7 @@ TAKEN: dict[str, Call] = {
     "resample": lambda q: md.resample(q, "1h"),
     "returns": lambda q: md.returns(q, width=MINUTE),
     "show": lambda q: md.show(q if not isinstance(q, pl.LazyFrame) else q.collect()),
+    "slope": lambda q: md.slope(q, "mid", "spread"),
     "skill": lambda q: md.skill(q, RECORDS, reference="mid"),
     "spread": md.spread,
     "spread_bps": md.spread_bps,
@@ -86,6 +90,7 @@ REFUSED: dict[str, tuple[Call, str]] = {
     "outcomes": (md.outcomes, "frame of market records needs"),
     "rebuild": (md.rebuild, "frame of changes needs"),
     "vwap": (lambda q: md.vwap(q, "1h"), "frame of trades needs"),
+    "pnl": (lambda q: md.pnl(q, RECORDS), "frame of trades needs"),
     "without_answers": (md.without_answers, "pass market records"),
     "plot.account": (plot.account, "chart of an account needs"),
     "plot.candles": (plot.candles, "chart of candles needs"),
@@ -94,7 +99,8 @@ REFUSED: dict[str, tuple[Call, str]] = {
 }  # fmt: skip
 # What takes no frame of history, or is a chart of prices or of frames of another kind.
 NO_HISTORY = {
-    "Fees", "Study", "measure", "read_pages", "read_trades", "serve", "simulate", "plot.outcomes",
+    "Fees", "Study", "candidates", "measure", "pairs", "read_pages", "read_trades", "replay_server", "serve",
+    "simulate", "plot.outcomes",
 }  # fmt: skip
 
 
