@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import marketdata as md
-from marketdata.archive import maintenance
+from marketdata.archive import import_prints, maintenance
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError
 from marketdata.testing import strategies
 
@@ -59,10 +59,10 @@ def new_archive(tmp_path_factory: pytest.TempPathFactory) -> md.Archive:
 
 
 # Few values, so that equal prints are frequent.
-PLAIN = st.builds(
-    Print, st.integers(0, 3), st.sampled_from(["y", "n"]), st.sampled_from(["buy", "sell", None]),
+PLAIN = st.tuples(
+    st.integers(0, 3), st.sampled_from(["y", "n"]), st.sampled_from(["buy", "sell", None]),
     st.sampled_from([0.25, 0.5]), st.sampled_from([1.0, 10.0]),
-)  # fmt: skip
+).map(lambda values: Print(*values))  # fmt: skip
 
 
 @settings(max_examples=25, deadline=None)
@@ -216,3 +216,23 @@ def test_compact_puts_the_prints_of_a_market_together(tmp_path: Path, monkeypatc
     assert archive.verify().is_empty()
     archive.compact()
     assert sorted(table.version().files, key=lambda file: file.market_min) == files
+
+
+@settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(st.lists(st.tuples(PLAIN, st.sampled_from(["m1", "m2", "m3"])), min_size=1, max_size=30), st.integers(1, 6))
+def test_a_file_is_imported_in_parts_of_whole_markets(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[Print, str]], most: int
+) -> None:
+    """Whatever the size of a part, equal prints of a file stay as many as they are, and a second import adds none."""
+    frame = frame_of([one._replace(side=one.side or "buy") for one, _ in rows])
+    frame = frame.with_columns(market_id=pl.Series([market for _, market in rows]))
+    path = tmp_path_factory.mktemp("files") / "prints.parquet"
+    frame.rename({"ts": "timestamp", "token_id": "asset_id"}).write_parquet(path)
+    archive = new_archive(tmp_path_factory)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(import_prints, "_PART_ROWS", most)
+        for _ in range(2):
+            archive.add_files(path, format="trades", progress=False)
+            got = archive.trades(on_missing="partial").select("ts", "market_id", "token_id", "side", "price", "size")
+            assert sorted(got.rows()) == sorted(frame.select(got.columns).rows())
+    assert archive.verify().is_empty()
