@@ -68,8 +68,8 @@ def add_rows(trades: pl.DataFrame, batch: Batch) -> None:
     is_whole = pl.col("price").is_between(0, 1) & (pl.col("size") > 0) & pl.col("size").is_finite()
     kept = trades.filter(is_whole.fill_null(value=False))
     known = [name for name in ("side", *_KNOWN) if name in kept.columns]
-    if "trade_id" in known:
-        kept = kept.with_columns(pl.col("trade_id").replace("", None))
+    # An empty text is no id, and no account.
+    kept = kept.with_columns(pl.col(name).replace("", None) for name in known if kept[name].dtype == pl.String)
     batch.frames["trades"] = kept.select("ts", *Token._fields, "price", "size", *known)
     batch.left_out += Counter({_WRONG: len(trades) - len(kept)})
 

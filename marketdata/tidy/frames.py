@@ -127,8 +127,8 @@ def prints_of(table: Frame) -> Trades:
         kind = spec.type_of(name)
         if name not in table.names:
             values[name] = np.full(len(rows), None, object)
-        elif kind == "text":
-            values[name] = np.array(table.texts(name), object)
+        elif kind == "text":  # an empty text is no id
+            values[name] = np.array([text or None for text in table.texts(name)], object)
         else:
             values[name] = table.flags(name) if kind == "flag" else table.numbers(name)
     taken = {"ts", *ID_COLUMNS, *values}

@@ -130,6 +130,19 @@ def test_rows_of_a_venue_are_prints(tmp_path: Path) -> None:
     assert found == [("KXA-1:no", "buy", 0.92, 2.5, "a", True)]
 
 
+def test_an_empty_text_is_no_id(tmp_path: Path) -> None:
+    """Prints without an id stay apart, in a frame and in a file, though a program wrote an empty text for it."""
+    prints = frame_of([Print(n, "y", "buy", 0.5, 1.0, trade_id="", transaction_hash="") for n in (1, 1, 2)])
+    archive = md.Archive(tmp_path / "frame", frame="polars")
+    archive.add(trades=prints)
+    assert len(archive.trades()) == 3
+    prints.rename({"ts": "timestamp", "token_id": "asset_id"}).write_parquet(tmp_path / "prints.parquet")
+    other = md.Archive(tmp_path / "file", frame="polars")
+    other.add_files(tmp_path / "prints.parquet", format="trades")
+    assert len(other.trades()) == 3
+    assert "trade_id" not in other.trades().columns
+
+
 def test_a_corrected_print_replaces_the_one_of_its_id(tmp_path: Path) -> None:
     """The venue's id tells that it is the same print, as token and time do for a price."""
     archive = md.Archive(tmp_path, frame="polars")
