@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from reference.venues import client_of, refused
 
 import marketdata as md
 from marketdata.clock import SYSTEM
-from marketdata.errors import MarketDataError
+from marketdata.errors import MarketDataError, PaginationStalledError
 from marketdata.times import DAY, MINUTE, SECOND, Range, parse_iso, to_datetime
 
 START = parse_iso("2026-01-05T00:00:00Z")
@@ -127,7 +128,7 @@ def test_a_print_that_comes_late_is_added(tmp_path: Path, venue: str) -> None:
 
 
 def test_prints_that_are_alike_are_no_stall(tmp_path: Path) -> None:
-    """Nine thousand equal prints of one second are nine thousand, and an endless circle of pages is an error."""
+    """Nine thousand equal prints of one second are nine thousand."""
     stub = PolymarketStub(count=1, days=2.2)
     real = stub.prints
     market = stub.markets[0]
@@ -138,6 +139,23 @@ def test_prints_that_are_alike_are_no_stall(tmp_path: Path) -> None:
         for _ in range(2):
             archive.pull(client, market.slug, views="trades", start=span[0], end=span[1], refresh=True)
             assert len(archive.trades()) == 9_000
+
+
+def test_pages_that_go_round_in_a_circle_end() -> None:
+    """A venue that gives one page under ever new cursors is an error."""
+    stub, count = PolymarketStub(count=1, days=2.2), itertools.count()
+    answer = stub.answer
+
+    def circle(ask: Any) -> Any:
+        if not "".join(ask.path).endswith("trades"):
+            return answer(ask)
+        rows = stub.prints(stub.markets[0])[20:25]
+        return refused(200, {"data": rows, "pagination": {"has_more": True, "next_cursor": str(next(count))}})
+
+    with client_of(stub, NOW) as client:
+        stub.answer = circle
+        with pytest.raises(PaginationStalledError):
+            client.trades(stub.markets[0].slug, to_datetime(START), to_datetime(START + DAY))
 
 
 @pytest.mark.parametrize("venue", KINDS)
