@@ -11,7 +11,7 @@ from typing import Any, Self
 import polars as pl
 
 # Rows that are in memory at a time; a market with more is cut between two times.
-_PART_ROWS = 1_000_000
+_PART_ROWS = 250_000
 
 
 class PrintParts:
