@@ -63,7 +63,8 @@ def book(
     Parameters
     ----------
     ts : time, optional
-        The moment of the book at the right, a dotted line at the left; by default the last snapshot with both sides.
+        The moment of the book at the right, a dotted line at the left; by default the snapshot with the most levels
+        among those with both sides, the last of equal ones.
     token : str, optional
         Id or label, by default the first token of the one market of the frame (Yes before No).
     bins : int
@@ -84,7 +85,7 @@ def book(
         heat.y_range = (-0.01, 1.01)
         x, mid = broken_at_gaps(books.ts.view("M8[us]"), books.mid, width=None if carried is None else carried.micros)
         heat.marks.append(Line(x, mid, "mid", None, 1.2))
-        moment = _moment(books, ts)
+        moment = _busiest(books) if ts is None else to_micros(ts, "ts")
         at = _add_ladder(side, books, moment, bid_sign=1.0, in_legend=False)
         if at is not None:
             side.title = f"book at {at:%-d %b %H:%M}"
@@ -188,6 +189,12 @@ def _moment(books: Books, ts: Any) -> int:
         return to_micros(ts, "ts")
     two_sided = books.ts[~np.isnan(books.mid)]
     return int((two_sided if len(two_sided) else books.ts)[-1])
+
+
+def _busiest(books: Books) -> int:
+    """The last snapshot of those with the most levels among those with both sides, else the last snapshot."""
+    levels = np.where(np.isnan(books.mid), -1, books.bids.counts + books.asks.counts)
+    return int(books.ts[len(levels) - 1 - np.argmax(levels[::-1])])
 
 
 def _depth_panel(label: str, books: Books | None, bins: int) -> Panel:

@@ -163,7 +163,7 @@ class Panel:
         placed: list[tuple[Moment, int, bool]] = []
         row_ends: list[float] = []
         for moment in sorted((m for m in self.marks if isinstance(m, Moment)), key=lambda m: m.x):
-            length = 0.075 * (len(moment.text) + 2) if moment.text else 0.0
+            length = 0.09 * (len(moment.text) + 2) if moment.text else 0.0
             left = 0.0
             if self.x_range:
                 left = inches * float((moment.x - self.x_range[0]) / (self.x_range[1] - self.x_range[0]))

@@ -133,7 +133,7 @@ def _fill_axes(ax: Axes, panel: Panel, theme: Theme, last: Axes, inches: float) 
     text_rows = 0
     for moment, row, ends_at_line in panel.moment_rows(inches):
         ax.annotate(
-            moment.text, (date2num(moment.x), 1), (0, 3 + row * _POINTS_PER_TEXT_ROW), fontsize="x-small",
+            moment.text, (date2num(moment.x), 1), (0, 3 + row * _POINTS_PER_TEXT_ROW), fontsize="small",
             xycoords=("data", "axes fraction"), textcoords="offset points", va="bottom",
             ha="right" if ends_at_line else "left",
         )  # fmt: skip
@@ -156,7 +156,7 @@ def _fill_axes(ax: Axes, panel: Panel, theme: Theme, last: Axes, inches: float) 
     if panel.x_ticks:
         ax.set_xticks(*zip(*panel.x_ticks, strict=True), fontsize="small")
     if panel.y_ticks:
-        ax.set_yticks(*zip(*panel.y_ticks, strict=True), fontsize="x-small")
+        ax.set_yticks(*zip(*panel.y_ticks, strict=True), fontsize="small")
     ax.set_xlabel(panel.x_label, fontsize="small", color=FAINT)
     ax.set_ylabel(panel.y_label, parse_math=False)
     return 6 + text_rows * _POINTS_PER_TEXT_ROW
@@ -194,6 +194,6 @@ def _heat(ax: Axes, mark: Heat, theme: Theme, last: Axes) -> None:
     mesh = ax.pcolormesh(date2num(mark.x), mark.y, mark.shade.T, rasterized=True, **limits)
     bar = ax.figure.colorbar(mesh, ax=last, pad=0.01, aspect=22, fraction=0.15 if last is not ax else 0.03)
     places, texts = mark.ticks()
-    bar.set_ticks(places, labels=texts, fontsize="x-small", color=theme.ink)
-    bar.set_label("shares per 0.01: asks above, bids below", fontsize="x-small", color=FAINT)
+    bar.set_ticks(places, labels=texts, fontsize="small", color=theme.ink)
+    bar.set_label("shares per 0.01: asks above, bids below", fontsize="small", color=FAINT)
     bar.outline.set_visible(False)

@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.text import Text
 
 import marketdata as md
 from marketdata import plot, testing
@@ -828,3 +829,23 @@ def test_a_line_breaks_where_the_width_says_that_a_bucket_is_missing() -> None:
     for frame, is_broken in ((rows, True), (rows.assign(), True), (pd.DataFrame(rows.to_dict("list")), False)):
         (line,) = plot.prices(frame).lines
         assert np.isnan(line.get_ydata()).any() == is_broken
+
+
+def test_a_book_without_a_time_is_the_one_with_the_most_levels() -> None:
+    """The fullest two-sided snapshot is drawn, the last of equal ones; one-sided and emptier ones are passed over."""
+    books = testing.books("polars", buckets=5, levels=3)
+    times = books["ts"].unique().sort().to_list()
+    is_left_out = (pl.col("ts") == times[4]) & (pl.col("level") > 0) | (pl.col("ts") == times[3]) & (
+        pl.col("side") == "ask"
+    )
+    side = plot.book(books.filter(~is_left_out), token="Yes").axes[1]
+    assert side.get_title("left") == f"book at {times[2]:%-d %b %H:%M}"
+
+
+def test_texts_of_charts_are_at_least_eight_points(books) -> None:
+    """Ticks, labels, legends and titles can be read in a notebook."""
+    figure = plot.book(books, token="Yes")
+    figure.draw_without_rendering()
+    texts = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+    assert texts
+    assert min(text.get_fontsize() for text in texts) >= 8

@@ -87,5 +87,7 @@ const again = () => { if (shown?.points.length) { chart(); rest(); } };
 addEventListener("resize", again);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
 at("access").hidden = false;
+addEventListener("hashchange", () => { const given = take_key(); if (given) open(given); });
 connect();
-if (carried) open(carried);
+const known = take_key() ?? kept.read();
+if (known) open(known);
