@@ -43,6 +43,8 @@ QUOTES = COLUMNS["quotes"]
 BOOKS = COLUMNS["books"]
 TRADES = COLUMNS["trades"]
 BID, ASK = "bid", "ask"
+# The names that pandas gives to an index without a name, when it is written to a file.
+INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
 COUNT = "_count"
 # False in rows that `resample` and `align` filled in.
 OBSERVED = "observed"
@@ -225,7 +227,7 @@ def _no_kind(present: Sequence[str], lacks: Mapping[Kind, Sequence[str]]) -> Not
 def value_columns(columns: Iterable[str]) -> list[str]:
     """The value columns of a prices or metrics frame, without their counts."""
     present = list(columns)
-    others = {"ts", *ID_COLUMNS, *(c + COUNT for c in present)}
+    others = {"ts", *ID_COLUMNS, *INDEX_NAMES, *(c + COUNT for c in present)}
     return [c for c in present if c not in others]
 
 

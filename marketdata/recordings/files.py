@@ -16,6 +16,8 @@ from typing import Any
 
 import polars as pl
 
+from marketdata.adapters.dispatch import is_lazy, kind_name
+from marketdata.adapters.frames import library_of
 from marketdata.errors import ConfigError
 from marketdata.recordings.containers import (
     CSV_BLOCK,
@@ -42,9 +44,20 @@ _IDS_IN_NAMES = {
 }  # fmt: skip
 
 
+def _is_frame(given: object) -> bool:
+    return library_of(given) is not None or is_lazy(given)
+
+
 def files_of(paths: Any) -> dict[Path, bool]:
     """The files of paths, folders and patterns, and whether a path names the file itself; else a ConfigError."""
-    given = [paths] if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable) else list(paths)
+    is_one = isinstance(paths, str | os.PathLike) or _is_frame(paths) or not isinstance(paths, Iterable)
+    given = [paths] if is_one else list(paths)
+    if a_frame := [kind_name(one) for one in given if _is_frame(one)]:
+        raise ConfigError(
+            f"paths has a {a_frame[0]}, which is no file; pass paths of files and folders.",
+            hint="A frame whose columns have our names is tidy already: give it to the functions, such as md.pnl or "
+            "md.resample, or to archive.add. Else write it to a Parquet file, and pass its path.",
+        )
     refused = [path for path in given if not isinstance(path, str | os.PathLike)] if given else [paths]
     if refused:
         problem = f"{'is refused' if given else 'names nothing'}; pass paths of files and folders, at least one."

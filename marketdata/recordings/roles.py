@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
+from marketdata.points import schema
 from marketdata.points.columns import Codes, Floats, Token
 from marketdata.points.records import FLAG_TEXTS
 from marketdata.points.views import SNAPSHOT_FIELDS
@@ -197,8 +198,8 @@ NO_TIME_OF_A_ROW = re.compile(
     r"|(?:^|_)(?:event|resolution|settlement)_(?:date|time)"
 )
 ANY_TIMES = ("ts", "timestamp", "time", "t", "datetime")
-# The names that pandas gives to an index without a name, as common names.
-INDEX_NAMES = ("", "unnamed:_0", "__index_level_0")
+# As common names.
+INDEX_NAMES = tuple(name.lower().replace(" ", "_").removesuffix("__") for name in schema.INDEX_NAMES)
 _BOOKS = ("book", "orderbook", "order_book", "book_json", "orderbook_json", "raw_book", "orderbook_fp")
 _TOKENS_OF_YES = (
     "yes_token_id", "yes_token", "yes_asset_id", "token_id_yes", "token_yes", "yes_clob_token_id", "clob_token_id_yes",

@@ -45,9 +45,10 @@ Fill = Literal["null", "forward"] | None
 RESAMPLED_KINDS: tuple[Kind, ...] = ("nested", "books", "trades", "prices", "quotes", "metrics", "some_quotes")
 _AVERAGED_KINDS: tuple[Kind, ...] = ("prices", "metrics")
 _LAST_TS_COLUMN = "__last"
+How = Literal["mean", "last"] | None
 
 
-def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | None = None) -> F:
+def resample(frame: F, resolution: Width, *, how: How = None, fill: Fill = None, width: Width | None = None) -> F:
     """Aggregate a tidy frame to coarser buckets by the rule of the service for its kind (interface 4.2 to 4.4).
 
     Books and bbo keep the rows of the last snapshot of each token and bucket. Prices and metrics have one row per token
@@ -68,6 +69,9 @@ def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | N
     resolution : str or timedelta
         Bucket width: from 250ms if it divides a day ("10s", "5min", "1H", "4h"), whole days ("1d", "2d"), or "1w" from
         Monday.
+    how : {None, "mean", "last"}
+        For samples of your own, which are no means of the service: "last" keeps the last row of each bucket, and
+        "mean" gives each row of prices or metrics the same weight unless it has counts, without a warning.
     fill : {None, "null", "forward"}
         A bucket without data between the first and the last row gets no row, nulls (sentinel rows of both sides of
         books), or the row (snapshot) before. pandas, polars and Arrow only.
@@ -82,19 +86,24 @@ def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | N
     [(0.405, 2), (0.595, 2)]
     """
     frame = read(frame)
-    if kind_of(names_of(frame), RESAMPLED_KINDS) == "trades":
+    choice("how", how, (None, "mean", "last"))
+    kind = kind_of(names_of(frame), RESAMPLED_KINDS)
+    if how and (kind == "trades" or (how == "mean" and kind not in _AVERAGED_KINDS)):
+        allowed = "none, as trades become bars" if kind == "trades" else "'last', as a book is no mean of others"
+        raise ConfigError(f"is refused for {kind}; allowed is {allowed}.", argument="how", value=how)
+    if kind == "trades":
         return _bars(frame, resolution, fill, width)
     grid = widths(resolution, optional_width(frame, width), fill=fill is not None)
 
     def resampled(part: Frame) -> Native:
-        out = _means(part, grid) if part.kind in _AVERAGED_KINDS else _last(part, grid)
+        out = _means(part, grid, how) if _is_averaged(part, how) else _last(part, grid)
         return out if fill is None else _filled(in_memory(out, [part.kind]), grid.target, fill)
 
     reduce, finish = None, None
     if fill is not None:
         _check_fill(frame, fill)
     else:
-        reduce, finish = partial(_reduced, width=grid.target), partial(_of_parts, function=resampled)
+        reduce, finish = partial(_reduced, width=grid.target, how=how), partial(_of_parts, function=resampled, how=how)
     out = run(frame, resampled, RESAMPLED_KINDS, keep_extra=True, reduce=reduce, finish=finish, on_times=grid.on_times)
     return with_width(out, grid.target)  # type: ignore[no-any-return]
 
@@ -162,19 +171,23 @@ def align(
     return with_width(out, grid.target)  # type: ignore[no-any-return]
 
 
-def _means(frame: Frame, grid: Widths) -> Native:
+def _is_averaged(frame: Frame, how: How) -> bool:
+    return frame.kind in _AVERAGED_KINDS and how != "last"
+
+
+def _means(frame: Frame, grid: Widths, how: How = None) -> Native:
     """The mean of each token and bucket, with the number of base points behind it."""
     frame, series, values = _averaged(frame)
     series = replace(series, ts=series.ts + grid.later) if grid.later else series
     means = rules.means_of(series, values, grid.target)
-    if len(series.values) == len(values) and len(means) < len(series):
+    if how is None and len(series.values) == len(values) and len(means) < len(series):
         _warn_unweighted(series.ts, grid.rows)
     return frames.to_frame(frame, means, means.values)
 
 
-def _reduced(frame: Frame, width: BucketWidth) -> Native:
+def _reduced(frame: Frame, width: BucketWidth, how: How = None) -> Native:
     """Fewer rows with the same result: the last rows of books, or means with counts and times."""
-    if frame.kind not in _AVERAGED_KINDS:
+    if not _is_averaged(frame, how):
         frame, rows = frames.sorted_rows(frame)
         last = rules.last_of(rows, width)
         # The label of a token may be in a row that is left out.
@@ -186,9 +199,9 @@ def _reduced(frame: Frame, width: BucketWidth) -> Native:
     return frames.to_frame(frame, means, {**means.values, _LAST_TS_COLUMN: frames.times(series.ts[edges[1:] - 1])})
 
 
-def _of_parts(frame: Frame, function: Callable[[Frame], Native]) -> Native | None:
+def _of_parts(frame: Frame, function: Callable[[Frame], Native], how: How = None) -> Native | None:
     """The function for the rows of `_reduced`, which weighs means by counts; None if a row may be in two parts."""
-    if frame.kind in _AVERAGED_KINDS:
+    if _is_averaged(frame, how):
         frame, rows = frames.sorted_rows(frame)
         last = frame.times(_LAST_TS_COLUMN)
         overlaps = rows.ts[1:] <= last[:-1]
@@ -253,6 +266,7 @@ def _warn_unweighted(ts: Ints, width: BucketWidth | None) -> None:
             "These values are of buckets wider than 1m and carry no counts, so they look like means already; each is "
             "given the same weight. Resample from 1m values for the mean over their base points.",
             UnweightedMeanWarning,
+            hint='Samples of your own are no means: say how="mean" or how="last".',
         )
 
 

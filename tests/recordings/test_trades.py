@@ -149,3 +149,12 @@ def test_two_logs_are_two_fills(tmp_path: Path) -> None:
     lines = "".join(f"1780000000,0x1,{log},7,{side},.59,{size}\n" for log, side, size in rows)
     (path := tmp_path / "logs.csv").write_text("timestamp,tx_hash,log_index,asset_id,side,price,size\n" + lines)
     assert md.read_trades(path, frame="polars").select("side", "size").rows() == [("sell", 250.0)] * 2
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_a_frame_is_named_as_no_file(kind: Any) -> None:
+    """A frame in the place of a path is refused as what it is, alone and in a list."""
+    frame = md.testing.prices(kind)
+    for given in (frame, [frame], *([frame.lazy()] if kind == "polars" else [])):
+        with pytest.raises(md.errors.ConfigError, match=f"paths has a {kind} .*Frame, which is no file"):
+            md.read_trades(given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from functools import partial
 
 import numpy as np
@@ -93,3 +94,43 @@ def test_many_rows_of_several_tokens_have_the_buckets_of_each() -> None:
     )  # fmt: skip
     days = md.resample(rows, "1d")
     assert days.group_by("token_id").len().sort("token_id")["len"].to_list() == [-(-count // 1440) for count in counts]
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
+def test_samples_of_ones_own_are_averaged_or_the_last_is_kept_as_one_says(kind: str) -> None:
+    """The last row of each bucket, or the plain mean of rows, without a word about means of means."""
+    ts = [dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(minutes=10 * place) for place in range(12)]
+    values = [0.3, 0.5, None, 0.4, 0.2, 0.6, 0.1, 0.9, 0.35, 0.55, 0.8, 0.7]
+    own = pl.DataFrame({"ts": ts, "market_id": "m", "token_id": "t", "token_label": "Yes", "price": values})
+    frame = {"pandas": own.to_pandas, "polars": own.clone, "lazy": own.lazy, "arrow": own.to_arrow}[kind]()
+    got = {}
+    for how in ("last", "mean"):
+        made = md.resample(frame, "1h", how=how)
+        made = made.collect() if kind == "lazy" else pl.from_pandas(made) if kind == "pandas" else pl.DataFrame(made)
+        got[how] = made["price"].to_list()
+    hours = [values[:6], values[6:]]
+    assert got["last"] == [hour[-1] for hour in hours]
+    for mean, hour in zip(got["mean"], hours, strict=True):
+        known = [value for value in hour if value is not None]
+        assert mean == pytest.approx(sum(known) / len(known))
+
+
+def test_a_way_to_resample_that_a_kind_lacks_is_refused() -> None:
+    """Books have no mean, trades become bars, and the last snapshot is what books give anyway."""
+    books = md.testing.books("polars", buckets=3)
+    assert md.resample(books, "1h", how="last").equals(md.resample(books, "1h"))
+    with pytest.raises(md.errors.ConfigError, match="how='mean' is refused for books; allowed is 'last'"):
+        md.resample(books, "1h", how="mean")
+    trades = md.testing.prices("polars").with_columns(side=pl.lit("buy"), size=1.0)
+    with pytest.raises(md.errors.ConfigError, match="how='last' is refused for trades"):
+        md.resample(trades, "1h", how="last")
+    with pytest.raises(md.errors.ConfigError, match="how='first'"):
+        md.resample(books, "1h", how="first")
+
+
+@pytest.mark.parametrize("name", ["Unnamed: 0", "__index_level_0__"])
+def test_the_index_of_a_file_is_no_metric(name: str) -> None:
+    """A column that pandas wrote as its index is not averaged."""
+    metrics = md.testing.metrics("polars", buckets=3)
+    with_index = metrics.with_row_index(name)
+    assert md.resample(with_index, "1h").equals(md.resample(metrics, "1h"))
