@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from marketdata.plot.tokens import (
     token_series,
 )
 from marketdata.points import schema
-from marketdata.points.arguments import flag, text
+from marketdata.points.arguments import choice, flag, text
 from marketdata.points.mirrors import place_in_market
 from marketdata.tidy.cross_token import event_probabilities, probabilities
 
@@ -51,6 +51,7 @@ def prices(
     markets: Questions = None,
     both: bool = False,
     log_odds: bool = False,
+    ylim: Literal["data"] | None = None,
     **look: Unpack[Look],
 ) -> Any:
     """Draw the price or mid of each token as a line, one panel per market; of two outcomes only the first.
@@ -76,6 +77,8 @@ def prices(
     log_odds : bool
         Space prices by log(p / (1 - p)), so that 1% and 2% are as far apart as 99% and 98%. Prices below 0.001 and
         above 0.999 are drawn at these.
+    ylim : {None, "data"}
+        "data" shows the range of the prices, so that small moves are seen; by default y has probabilities from 0 to 1.
     **look
         Options of every chart. ``title`` is by default the market and the range of time. ``theme`` is "light" or
         "dark". ``backend`` is "matplotlib" or "plotly", which is
@@ -91,6 +94,11 @@ def prices(
     """
     flag("both", both)
     flag("log_odds", log_odds)
+    choice("ylim", ylim, (None, "data"))
+    if ylim and log_odds:
+        raise ConfigError(
+            "is for prices on a plain scale; log_odds=True has one of its own.", argument="ylim", value=ylim
+        )
     names = names_of(frame)
     value = "mid" if "side" in names or ("mid" in names and "price" not in names) else "price"
     table = in_memory(frame, ["quotes", "some_quotes"] if value == "mid" else ["prices"])
@@ -107,6 +115,8 @@ def prices(
         panels.append(panel)
     panels = panels or [Panel(f"{value} [probability]")]
     _share_scale(panels, log_odds=log_odds)
+    if ylim:
+        _fit_to_lines(panels)
     return _draw_markets(panels, ax, markets, look)
 
 
@@ -137,13 +147,20 @@ def candles(frame: Any, ax: Any = None, *, markets: Questions = None, both: bool
             panel.marks += _candle_marks(token)
             panels.append(panel)
     panels = panels or [Panel("price [probability]", y_range=(-0.02, 1.02))]
+    _fit_to_lines(panels)
+    return _draw_markets(panels, ax, markets, look)
+
+
+def _fit_to_lines(panels: list[Panel]) -> None:
+    """One scale of all panels, from the least to the greatest value of their lines."""
     lines = [mark.y for panel in panels for mark in panel.marks if isinstance(mark, Line)]
-    if lines:
-        low, high = np.nanmin(np.concatenate(lines)), np.nanmax(np.concatenate(lines))
+    every = np.concatenate([np.empty(0), *lines])
+    every = every[np.isfinite(every)]
+    if len(every):
+        low, high = float(every.min()), float(every.max())
         margin = 0.05 * (high - low) or 0.01
         for panel in panels:
             panel.y_range = (low - margin, high + margin)
-    return _draw_markets(panels, ax, markets, look)
 
 
 def metrics(

@@ -849,3 +849,16 @@ def test_texts_of_charts_are_at_least_eight_points(books) -> None:
     texts = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
     assert texts
     assert min(text.get_fontsize() for text in texts) >= 8
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_scale_of_the_data_holds_all_prices_and_little_more(backend: str) -> None:
+    """Small moves are seen with ylim="data"; without it the scale is that of probabilities."""
+    prices = testing.prices("polars")
+    drawn = plot.prices(prices, both=True, ylim="data", backend=backend)
+    low, high = drawn.layout.yaxis.range if backend == "plotly" else drawn.get_ylim()
+    least, most = prices["price"].min(), prices["price"].max()
+    assert low < least < most < high
+    assert high - low == pytest.approx(1.1 * (most - least))
+    with pytest.raises(md.errors.ConfigError, match="ylim='data' is for prices on a plain scale"):
+        plot.prices(prices, ylim="data", log_odds=True, backend=backend)
