@@ -134,3 +134,11 @@ def test_the_example_of_help_is_a_function_that_fits() -> None:
         shown = repr(frame.md)
         [name] = re.findall(r"help\(df\.md\.(\w+)\)", shown)
         assert name in re.findall(r"\w+", shown.partition(". help")[0])
+
+
+def test_what_a_frame_offers_says_which_names_are_called() -> None:
+    """Properties are listed apart from functions: calling one is a TypeError."""
+    functions, properties = repr(md.testing.books().md).split("\n")
+    assert properties == "Without brackets: plot, report."
+    assert not {"plot", "report"} & {*re.findall(r"\w+", functions)}
+    assert all(callable(getattr(Accessor, name)) for name in re.findall(r"\w+", functions.split(":")[1].split(".")[0]))
