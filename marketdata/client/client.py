@@ -906,7 +906,7 @@ class Client(Generic[Frame]):
 
         Examples
         --------
-        >>> client.markets("harbour", max_rows=1)["slug"].tolist() == [market]
+        >>> client.markets("harbour", max_rows=1)["market_id"].tolist() == [market]
         True
         """
         if include_closed is not None:
