@@ -248,7 +248,7 @@ ROLES: dict[str, Role] = {
     ),
     "outcome_side": Role(("side",), is_outcome_side, "yes and no", context=True),
     "taker_outcome": Role(
-        ("taker_side", "taker_outcome_side", "taker_outcome"), is_outcome_side, "yes and no"
+        ("taker_outcome_side", "taker_outcome", "taker_side"), is_outcome_side, "yes and no"
     ),
     "price": _number(
         "price", "p", "px", "trade_price", "price_per_share", "last_price", "last", "mid_price", "mid", "midprice",

@@ -31,7 +31,7 @@ _FINAL = ("finalized", "settled")
 _SHARED = ("scalar", "void")  # results that pay a share to both
 _CENTS = 100
 _NUMBERS = ("_fp", "_dollars")  # how names of texts of numbers end
-_DIGITS = 6  # of a price in dollars
+_DIGITS = 12  # of a price: those beyond are errors of the arithmetic
 _NAMES = {"ticker": "id", "title": "question", "open_time": "start_date", "close_time": "end_date",
           "settlement_ts": "resolved_at", "created_time": "created_at", "updated_time": "updated_at",
           "rules_primary": "description", "status": "venue_status", "event_ticker": "event_id",
@@ -163,7 +163,7 @@ class Candles(NamedTuple):
 
     def prices(self, ticker: str, width: int, price: KalshiPrice = "mid") -> Series:
         """Prices of both tokens at the start of each period."""
-        values = {"mid": (self.bid + self.ask) / 2, "last": self.last, "mean": self.mean}[price]
+        values = {"mid": np.round((self.bid + self.ask) / 2, _DIGITS), "last": self.last, "mean": self.mean}[price]
         return self._of_both(ticker, width, {"price": (values, others(values))})
 
     def quotes(self, ticker: str, width: int) -> Series:
@@ -270,7 +270,7 @@ def series(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def candles(rows: Sequence[Mapping[str, Any]]) -> Candles:
-    """The candles of a market, oldest first. A bid of 0 and an ask of 1 are no quotes: that side is empty."""
+    """The candles of a market, oldest first. A quote of 0 or 1 is none: that side is empty."""
     got: list[_Candle] = convert(rows, list[_Candle], "The list of candles")
     got.sort(key=lambda candle: candle.end_period_ts)
     bids, asks, paid = ([getattr(c, name) or _NO_CLOSES for c in got] for name in ("yes_bid", "yes_ask", "price"))
@@ -278,7 +278,8 @@ def candles(rows: Sequence[Mapping[str, Any]]) -> Candles:
     mean = _prices([(c.mean_dollars, c.mean) for c in paid])
     volume = numbers([c.volume if c.volume_fp is None else c.volume_fp for c in got], "The volume of a candle")
     interest = [c.open_interest if c.open_interest_fp is None else c.open_interest_fp for c in got]
-    bid[bid == 0], ask[(ask == 1) | (ask == 0)] = np.nan, np.nan
+    for quotes in (bid, ask):
+        quotes[(quotes == 0) | (quotes == 1)] = np.nan
     end = np.array([candle.end_period_ts for candle in got], np.int64) * SECOND
     return Candles(end, bid, ask, last, mean, volume, numbers(interest, "The open interest of a candle"))
 
@@ -286,7 +287,7 @@ def candles(rows: Sequence[Mapping[str, Any]]) -> Candles:
 def bars(rows: Sequence[Mapping[str, Any]], ticker: str, part: Range, width: int) -> Series:
     """The candles of both tokens of a market that begin in a range, at the start of each bucket; see `CANDLES`.
 
-    A bid of 0 and an ask of 1 are no quotes.
+    A quote of 0 or 1 is none.
     """
     period = min(width, HOUR)
     got: list[_Bar] = convert(rows, list[_Bar], "The list of candles")

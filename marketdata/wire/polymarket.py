@@ -49,6 +49,7 @@ class _Group(msgspec.Struct):
     title: str | None = None
     label: str | None = None
     series_slug: str | None = msgspec.field(default=None, name="seriesSlug")
+    series: list[_Group] | None = None
 
 
 class _ClobToken(msgspec.Struct):
@@ -71,7 +72,7 @@ class _Market(msgspec.Struct):
     tokens: list[_ClobToken] | None = None
     events: list[_Group] | None = None
     series: list[_Group] | None = None
-    tags: list[_Group | str] | None = None
+    tags: list[_Group | str] | str | None = None
 
 
 class _Resolution(msgspec.Struct):
@@ -355,7 +356,8 @@ def _parents(got: _Market, event: Mapping[str, Any] | None) -> dict[str, Any]:
     """The event, series and topics of a market or event, as far as known."""
     around = got if event is None else convert(event, _Market, f"The event {event.get('slug')}")
     parent = convert(event, _Group, "The event") if event is not None else next(iter(got.events or ()), None)
-    series = next(iter(around.series or ()), None) or _Group(slug=None if parent is None else parent.series_slug)
+    within = around.series or (parent.series if parent is not None else None)
+    series = next(iter(within or ()), None) or _Group(slug=None if parent is None else parent.series_slug)
     out: dict[str, Any] = {}
     if parent is not None:
         out |= {"event_id": None if parent.id is None else str(parent.id), "event_slug": parent.slug}
@@ -363,7 +365,8 @@ def _parents(got: _Market, event: Mapping[str, Any] | None) -> dict[str, Any]:
     if series.slug is not None:
         out |= {"series_id": None if series.id is None else str(series.id), "series_slug": series.slug}
     if (tags := got.tags or around.tags) is not None:
-        out["tags"] = [tag if isinstance(tag, str) else tag.slug or tag.label for tag in tags]
+        listed = _listed(tags, str(got.id)) if isinstance(tags, str) else tags
+        out["tags"] = [tag if isinstance(tag, str) else tag.slug or tag.label for tag in listed]
     return out
 
 
@@ -376,5 +379,5 @@ def _payoffs(got: _Market, name: str) -> list[float] | None:
         paid = [to_number(price) for price in _listed(got.outcome_prices, name)]
     except (TypeError, ValueError):
         raise ContractError(f"The market {name} has outcomePrices that are no numbers.") from None
-    is_final = got.closed and got.resolution_status == "resolved"
+    is_final = got.closed and (got.resolution_status or "").lower() == "resolved"
     return paid if is_final and (paid == [0.5, 0.5] or sorted(paid) == [*[0.0] * (len(paid) - 1), 1.0]) else None

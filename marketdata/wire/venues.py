@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from marketdata.decimals import to_number
 from marketdata.errors import ContractError
-from marketdata.points.columns import Books, Floats, Token, Trades
+from marketdata.points.columns import Books, Floats, Token, Trades, no_probability
 from marketdata.times import parse_iso, to_text
 
 NOTHING: tuple[object, ...] = (None, "", "[]", [])
@@ -82,7 +82,11 @@ def prints(tokens: Sequence[Token], ts: Sequence[int], values: Mapping[str, Sequ
     """Prints by rows, from the token, time [microseconds UTC] and values of each; the newest may come first.
 
     Prints of one time keep their order. Values that no print has are left out, but for those that every print may have.
+    ContractError for a price that is below 0 or above 1.
     """
+    price = np.array(values["price"], float)
+    if len(wrong := price[no_probability(price)]):
+        raise ContractError(f"The price of a trade is {wrong[0]:g}; prices are dollars from 0 to 1.")
     if len(ts) and ts[0] > ts[-1]:
         tokens, ts = tokens[::-1], ts[::-1]
         values = {name: of_prints[::-1] for name, of_prints in values.items()}

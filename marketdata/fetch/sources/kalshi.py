@@ -358,7 +358,7 @@ class Kalshi(Venue):
                 if _has_words(search, event, series, *members):
                     yield from batches.readable(partial(wire.event, series=series), [event])
                 continue
-            chosen = [row for row in members if _has_words(search, event, series, row)]
+            chosen = [row for row in members if not _is_parlay(row) and _has_words(search, event, series, row)]
             found = batches.readable(partial(wire.market, event=event, series=series), chosen)
             yield from (one for one in found if not one["closed_at"])
 
@@ -384,7 +384,7 @@ class Kalshi(Venue):
                     yield from batches.readable(partial(wire.event, series=of), [event])
                 else:
                     read = partial(wire.market, event=event, series=of)
-                    found = batches.readable(read, event.get("markets") or ())
+                    found = batches.readable(read, (row for row in event.get("markets") or () if not _is_parlay(row)))
                     yield from (one for one in found if not (is_open and one["closed_at"]))
         if kind == "markets" and not is_open and (not states or "resolved" in states):
             since = given.get("resolved_at_min")
@@ -504,6 +504,11 @@ class Kalshi(Venue):
     def _try(self) -> None:
         self._cutoffs = None
         self._cutoff()
+
+
+def _is_parlay(row: object) -> bool:
+    """Whether a row says that it is a parlay, which no listing has."""
+    return isinstance(row, Mapping) and bool(row.get("mve_collection_ticker"))
 
 
 def _has_words(search: str, *of: Mapping[str, Any]) -> bool:
