@@ -250,6 +250,8 @@ ROLES: dict[str, Role] = {
     "taker_outcome": Role(
         ("taker_outcome_side", "taker_outcome", "taker_side"), is_outcome_side, "yes and no"
     ),
+    # Older rows of a file have this name alone.
+    "older_taker_outcome": Role(("taker_side",), is_outcome_side, "yes and no", context=True),
     "price": _number(
         "price", "p", "px", "trade_price", "price_per_share", "last_price", "last", "mid_price", "mid", "midprice",
         "midpoint", "probability", "prob",
@@ -265,14 +267,14 @@ ROLES: dict[str, Role] = {
     "no_bid": _number("no_best_bid", "no_bid_dollars", "no_bid", "down_best_bid", "down_bid"),
     "no_ask": _number("no_best_ask", "no_ask_dollars", "no_ask", "down_best_ask", "down_ask"),
     "yes_price": _number(
-        "yes_price", "yes_price_dollars", "yes_probability", "yes_prob", "probability_yes", "prob_yes", "p_yes",
+        "yes_price_dollars", "yes_price", "yes_probability", "yes_prob", "probability_yes", "prob_yes", "p_yes",
         "yes_mid", "up_price", "up_mid",
     ),
     "no_price": _number(
-        "no_price", "no_price_dollars", "no_probability", "no_prob", "probability_no", "prob_no", "p_no", "no_mid",
+        "no_price_dollars", "no_price", "no_probability", "no_prob", "probability_no", "prob_no", "p_no", "no_mid",
         "down_price", "down_mid",
     ),
-    "count": _number("count", "count_fp"),
+    "count": _number("count_fp", "count"),
     "close": _number("close", "price_close", "close_price", "c"),
     "open": _number("open", "price_open", "open_price", "o", context=True),
     "high": _number("high", "price_high", "high_price", "h", context=True),

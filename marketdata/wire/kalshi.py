@@ -426,6 +426,8 @@ def _payoffs(got: _Market) -> list[float] | None:
     if got.result in _OUTCOMES:
         return [float(got.result == side) for side in _OUTCOMES]
     paid = _dollars(got.settlement_value)
+    if paid < 0 or paid > 1:
+        raise ContractError(f"The settlement value of {got.ticker} is {paid:g}; it is dollars from 0 to 1.")
     return [paid, round(1 - paid, _DIGITS)] if got.result in _SHARED and not np.isnan(paid) else None
 
 

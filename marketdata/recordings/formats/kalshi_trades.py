@@ -75,7 +75,8 @@ def _with_meaning(frame: pl.DataFrame) -> pl.DataFrame:
 def _said(frame: pl.DataFrame) -> dict[str, str]:
     """The columns that say what was bought, as prints call it: by the taker, or by the account whose fills they are."""
     if "taker_outcome" in frame.columns:
-        return {"taker_side": "taker_outcome"}
+        said = {"taker_outcome_side": "taker_outcome", "taker_side": "older_taker_outcome"}
+        return {name: column for name, column in said.items() if column in frame.columns}
     if {"outcome_side", "action"} <= set(frame.columns):
         return {"side": "outcome_side", "action": "action"}
     return {"taker_side": "side"} if "side" in frame.columns else {}
