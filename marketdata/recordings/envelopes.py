@@ -10,11 +10,13 @@ from typing import Any
 import msgspec
 
 from marketdata.recordings.roles import NO_TIME_OF_A_ROW, ROLES
+from marketdata.wire.records import OUTCOME_PAIRS
 
 # Rows are in lists, envelopes and mappings; each one that is inside another takes the memory of its content again.
 MOST_NESTED = 8
 _NUMBERS = re.compile(rb'\s*\[\s*[^\s\[\]{}"][^\[\]{}"]*\]\s*')
 _ID_KEY = re.compile(r"\d{5,}|0x[0-9a-fA-F]+|[A-Z][A-Z0-9]*(?:-[A-Z0-9.]+)+")
+_OUTCOMES = {word for pair in OUTCOME_PAIRS for word in pair}
 MESSAGE_KEYS = frozenset({"event_type", "price_changes", "changes", "bids", "asks", "buys", "sells"})
 # Lists that belong to a row, and are not the rows of an answer.
 _LISTS_OF_A_ROW = {
@@ -93,6 +95,12 @@ def _lists_of_outcomes(value: msgspec.Raw) -> dict[str, msgspec.Raw] | None:
     return fields if MESSAGE_KEYS.isdisjoint(fields) and all(map(_are_objects, fields.values())) else None
 
 
+def _are_outcomes(lists_of: Sequence[Mapping[str, msgspec.Raw]]) -> bool:
+    """Whether the names of lists are tokens or outcomes: one name in all, such as history, is that of an answer."""
+    names = {name for lists in lists_of for name in lists}
+    return len(names) > 1 or all(_ID_KEY.fullmatch(name) or name.title() in _OUTCOMES for name in names)
+
+
 def _holders(fields: Mapping[str, msgspec.Raw], depth: int) -> list[str]:
     """The members of an object that hold rows: lists of objects, of pairs, or of lists of these; objects with such."""
     found = []
@@ -102,13 +110,29 @@ def _holders(fields: Mapping[str, msgspec.Raw], depth: int) -> list[str]:
             continue
         members = fields_of(raw) if depth <= MOST_NESTED or raw[:1] == b"[" else None
         if isinstance(members, list):
-            of_first = bytes(members[0])[:2] if members else b""
+            of_first = next((raw[:2] for raw in map(bytes, members) if raw[:2] != b"[]"), b"")
             is_holder = of_first[:1] == b"{" or of_first in (b"[{", b"[[") or _are_pairs(members)
         else:
-            is_holder = members is not None and MESSAGE_KEYS.isdisjoint(members) and bool(_holders(members, depth + 1))
+            is_holder = (
+                members is not None
+                and MESSAGE_KEYS.isdisjoint(members)
+                and (bool(_holders(members, depth + 1)) or _has_book(members))
+            )
         if is_holder:
             found.append(name)
     return found
+
+
+def _has_book(fields: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether a member is a book, by its name or by an id, as in the answer of a venue that stands in an envelope."""
+    return any(
+        bytes(inner)[:1] == b"{"
+        and (
+            _common(name) in ROLES["book"].names
+            or (_ID_KEY.fullmatch(name) and not MESSAGE_KEYS.isdisjoint(fields_of(bytes(inner)) or ()))
+        )
+        for name, inner in fields.items()
+    )
 
 
 def _is_empty(fields: Mapping[str, msgspec.Raw]) -> bool:
@@ -192,7 +216,12 @@ def _content_of_object(value: bytes, fields: Mapping[str, msgspec.Raw], depth: i
         for key, entries in fields.items():
             for row in content(bytes(entries), depth):
                 yield _with({"token_id": msgspec.Raw(msgspec.json.encode(key))}, row)
-    elif fields and {*kinds.values()} == {b"{"} and all(by_outcome := [*map(_lists_of_outcomes, fields.values())]):
+    elif (
+        fields
+        and {*kinds.values()} == {b"{"}
+        and all(by_outcome := [*map(_lists_of_outcomes, fields.values())])
+        and _are_outcomes([*(lists_of or {} for lists_of in by_outcome)])
+    ):
         inside = [key for lists_of in by_outcome for key in lists_of or {}]
         if not any(map(_ID_KEY.fullmatch, fields)) and all(map(_ID_KEY.fullmatch, inside)):  # words around tokens
             for inner in fields.values():
@@ -208,13 +237,24 @@ def _content_of_object(value: bytes, fields: Mapping[str, msgspec.Raw], depth: i
         names_ids = all(map(_ID_KEY.fullmatch, fields))
         for key, inner in fields.items():
             if names_ids:
-                yield from content(_with({"ticker": msgspec.Raw(msgspec.json.encode(key))}, bytes(inner)), depth)
+                yield from content(_with(_named_by(key, bytes(inner)), bytes(inner)), depth)
             elif key in ROLES["book"].names:
                 yield value
             else:
                 yield from content(bytes(inner), depth)
     else:
         yield value
+
+
+def _named_by(key: str, inner: bytes) -> dict[str, msgspec.Raw]:
+    """The id that leads to a value as its member: nothing if the value says it itself."""
+    fields, said = fields_of(inner), msgspec.Raw(msgspec.json.encode(key))
+    if not isinstance(fields, dict) or any(bytes(value) == bytes(said) for value in fields.values()):
+        return {}
+    name = "ticker"
+    if not _OF_A_RECORD.isdisjoint(map(_common, fields)) and (key.startswith("0x") or key.isdigit()):
+        name = "condition_id" if key.startswith("0x") else "id"
+    return {name: said}
 
 
 def of_ticker(row: Any) -> Any:

@@ -147,7 +147,7 @@ def format_of(table: Table) -> Format:
 
 
 # The most common of the formats that are equally near.
-_PLAIN = ("prices", "quotes", "trades")
+_PLAIN = ("prices", "quotes", "trades", "markets")
 # Rows that no table of points or records has, whatever else they have.
 _OF_NO_KIND = {
     "account": "its rows are of accounts, which no format stores",

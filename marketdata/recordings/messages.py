@@ -34,7 +34,9 @@ from marketdata.times import parse_moment
 from marketdata.wire.records import first
 from marketdata.wire.trades import trades
 
-_RAW_MESSAGE = ("raw", "raw_text", "raw_json", "message", "msg", "data", "payload", "json", "event", "body", "content")
+_RAW_MESSAGE = (
+    "raw", "raw_text", "raw_json", "message", "msg", "data", "payload", "json", "event", "body", "content", "frame",
+)  # fmt: skip
 _ARRIVAL = (*ROLES["received_at"].names, "ts")
 # Names of the venue's time in an envelope.
 _VENUE_TIME = ("timestamp", *(name for name in ROLES["ts"].names if name not in ("ts", "timestamp")))

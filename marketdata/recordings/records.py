@@ -130,7 +130,7 @@ def _refuse_history(table: Table, kind: RecordKind, rows: list[Row]) -> None:
             f"{about}, such as another {column}, so its rows are a history and not records. "
             f"columns={{'ts': {column!r}}} (--columns ts={column}) names their time."
         )
-    if others * 2 > len(rows):
+    if others * 2 >= len(rows) > 0:
         raise ConfigError(
             f"{about}, so its rows are a history without a time, and not records. Name the column of their time with "
             "columns={'ts': 'when'} (--columns ts=when), or keep one row a record."

@@ -19,6 +19,7 @@ from marketdata.points.views import SNAPSHOT_FIELDS
 from marketdata.recordings.changes import ASKS, BIDS
 from marketdata.recordings.units import PRICE_ENDS, TimeUnit
 from marketdata.wire.records import MARKET_IDS
+from marketdata.wire.venues import TRADE_SIDES
 
 BID_TEXTS, ASK_TEXTS = ("buy", "bid", "bids", "b"), ("sell", "ask", "asks", "a", "s", "offer")
 # Words for rows of whole books, and for changes of levels; removed levels have the size 0.
@@ -90,7 +91,12 @@ def is_token(values: pl.Series) -> bool:
 
 def is_side(values: pl.Series) -> bool:
     """Whether most values are sides of a book or a trade."""
-    return is_text(values) and _most(values, (*BID_TEXTS, *ASK_TEXTS))
+    return is_text(values) and _most(values, (*BID_TEXTS, *ASK_TEXTS, *TRADE_SIDES))
+
+
+def is_deal(values: pl.Series) -> bool:
+    """Whether most values are buys and sells, written out, so that they are sides under any name."""
+    return is_text(values) and len(values) > 0 and _most(values, ("buy", "sell", "bought", "sold"))
 
 
 def is_outcome_side(values: pl.Series) -> bool:
@@ -268,11 +274,11 @@ ROLES: dict[str, Role] = {
     "no_ask": _number("no_best_ask", "no_ask_dollars", "no_ask", "down_best_ask", "down_ask"),
     "yes_price": _number(
         "yes_price_dollars", "yes_price", "yes_probability", "yes_prob", "probability_yes", "prob_yes", "p_yes",
-        "yes_mid", "up_price", "up_mid",
+        "yes_mid", "yes_close", "up_price", "up_mid",
     ),
     "no_price": _number(
         "no_price_dollars", "no_price", "no_probability", "no_prob", "probability_no", "prob_no", "p_no", "no_mid",
-        "down_price", "down_mid",
+        "no_close", "down_price", "down_mid",
     ),
     "count": _number("count_fp", "count"),
     "close": _number("close", "price_close", "close_price", "c"),

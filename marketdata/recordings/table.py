@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from marketdata.recordings.roles import (
     ROLES,
     VENUE_TIMES,
     Meaning,
+    is_deal,
     is_side,
     is_time,
     numbers,
@@ -46,6 +48,15 @@ _MOMENT = 60 * SECOND
 _DAY, _TIME_OF_DAY = r"^\d{4}-\d\d-\d\d$", r"^\d\d?:\d\d(:\d\d(\.\d+)?)?$"
 _IDS = ("market_id", "token_id")
 _ID_ROLES = ("market_id", "slug", "token_id", "maker_asset_id", "taker_asset_id")
+# Names of the side that do not need the word buy or sell.
+_ACTIONS: tuple[str, ...] = ("action", "direction")
+# Columns that say that a poll failed, or succeeded, and roles whose values it would have.
+_SUCCESS = ("success", "ok", "succeeded")
+_OF_A_FAILURE = re.compile(
+    rf"(?:{'|'.join(_SUCCESS)}|(?:last_|fetch_|poll_)?(?:err|error|exception)(?:_message|_msg)?)"
+)
+_NO_FAILURE = ["", "none", "null", "nan", "false", "0", "ok"]
+_POLLED = ("bids", "asks", "best_bid", "best_ask", "yes_bid", "yes_ask", "no_bid", "no_ask")
 # Null as programs print it, which no id is.
 _NO_IDS = ["", "nan", "none", "null", "<na>"]
 
@@ -291,10 +302,16 @@ def side_of_an_action(table: Table) -> Change | None:
     """An action of buys and sells is the side where no other column is; beside a side of yes and no it is not."""
     if {"side", "outcome_side", "taker_outcome"} & table.columns.keys():
         return None
-    for column in (name for name in ("action", "direction") if name in table.others):
-        if is_side(table.file.sample[column].drop_nulls()):
-            table.columns["side"] = column
-            return Change(f"{column} has buys and sells, so it is the side")
+    sample, activity = table.file.sample, table.columns.get("activity")
+    named = [n for n in _ACTIONS if n in table.others and is_side(sample[n].drop_nulls())]
+    is_print = not {"size", "count"}.isdisjoint(table.columns)  # without a size it may be a signal
+    others = sorted({*table.others, *([activity] if activity else [])}) if is_print else []
+    found = named or [n for n in others if is_deal(sample[n].drop_nulls())]
+    if named or len(found) == 1:
+        table.columns["side"] = found[0]
+        if activity == found[0]:
+            del table.columns["activity"]
+        return Change(f"{found[0]} has buys and sells, so it is the side")
     return None
 
 
@@ -351,7 +368,7 @@ def time_of_another_role(table: Table) -> Change | None:
     """A time of another role serves where there is no other; created is one of prints only."""
     columns = table.columns
     is_print = {"trade_id", "transaction_hash"} & columns.keys() or (
-        {"side", "taker_outcome"} & columns.keys() and {"size", "count"} & columns.keys()
+        {"side", "outcome_side", "taker_outcome"} & columns.keys() and {"size", "count"} & columns.keys()
     )
     names = ("end_ts", *_times_of_candles(table), *(["created_at"] if is_print else []), "received_at")
     found = next((columns[name] for name in names if name in columns), None)
@@ -412,7 +429,7 @@ def one_time(table: Table, _: tuple[str, ...]) -> Change | None:
         raise two_times(table)
     texts = sample[time].cast(pl.String, strict=False).drop_nulls()
     for other in (n for n in sample.columns if n in (*ANY_TIMES, "hour") and n != time):
-        if len(texts) and texts.str.contains(_DAY).all() and _is_time_of_day(sample[other]):
+        if len(texts) and texts.str.contains(_DAY).all() and (other == "hour" or _is_time_of_day(sample[other])):
             raise ConfigError(
                 f"{file.name!r} has days in {time} and times of day in {other}: join them in one column, such "
                 "as 2026-03-04T12:00:00Z, in UTC."
@@ -435,6 +452,18 @@ def two_times(table: Table) -> ConfigError:
         f"{table.file.name!r} has two times, {time} and {other}, which differ. Choose one with "
         f"columns={{'ts': {other!r}}} or columns={{'ts': {time!r}}} (--columns ts={other})."
     )
+
+
+def one_column_a_name(table: Table, _: tuple[str, ...]) -> Change | None:
+    """ConfigError if another column has the same name but for its case and blanks, and other values."""
+    sample = table.file.sample
+    for column in (c for c in table.columns.values() if c in sample.columns):
+        for other in (n for n in table.others if re.sub(r"[\s_]+", "_", n.strip()).lower() == column):
+            if not sample[other].cast(pl.String, strict=False).equals(sample[column].cast(pl.String, strict=False)):
+                raise ConfigError(
+                    f"{table.file.name!r} has {other!r} and {column!r}, which differ: rename one, or take it out."
+                )
+    return None
 
 
 def ids_without_apostrophes(table: Table, _: tuple[str, ...]) -> Change | None:
@@ -473,6 +502,33 @@ def rows_with_an_id(table: Table, _: tuple[str, ...]) -> Change | None:
     return Change("", kept, f"without a {'token_id' if is_of_tokens else 'market_id'}")
 
 
+def rows_of_failed_polls(table: Table, _: tuple[str, ...]) -> Change | None:
+    """A row that says that it failed and has no value is a failed poll, and no empty book."""
+    said = [name for name in table.others if _OF_A_FAILURE.fullmatch(name)]
+    values = [name for name in _POLLED if name in table.columns]
+    if not said or not values:
+        return None
+
+    def kept(rows: pl.DataFrame) -> pl.DataFrame:
+        texts = {n: rows[n].cast(pl.String, strict=False).str.strip_chars().str.to_lowercase()
+                 for n in said if n in rows.columns and not rows[n].dtype.is_nested()}  # fmt: skip
+        wrong = [
+            (text == "false") if name in _SUCCESS else ~text.is_in(_NO_FAILURE) & text.is_not_null()
+            for name, text in texts.items()
+        ]
+        empty = [
+            (rows[n].list.len() == 0) | rows[n].is_null() if isinstance(rows[n].dtype, pl.List)
+            else rows[n].cast(pl.String, strict=False).str.strip_chars().fill_null("").is_in(["", "[]"])
+            for n in values if n in rows.columns and not isinstance(rows[n].dtype, pl.Struct)
+        ]  # fmt: skip
+        if not wrong or not empty:
+            return rows
+        failed = pl.any_horizontal(wrong).fill_null(value=False) & pl.all_horizontal(empty)
+        return rows.filter(~failed)
+
+    return Change("", kept, "of a failed poll")
+
+
 def flags_of_whole_books(table: Table, _: tuple[str, ...]) -> Change | None:
     """Whether a row is of a whole book or a change, as its word or its flag says."""
     column = table.columns.get("is_snapshot")
@@ -495,7 +551,8 @@ def prices_in_dollars(table: Table, prices: tuple[str, ...]) -> Change | None:
 
 
 ROW_STEPS: tuple[Callable[[Table, tuple[str, ...]], Change | None], ...] = (
-    one_time, ids_without_apostrophes, rows_with_an_id, flags_of_whole_books, prices_in_dollars
+    one_time, one_column_a_name, ids_without_apostrophes, rows_with_an_id, rows_of_failed_polls, flags_of_whole_books,
+    prices_in_dollars,
 )  # fmt: skip
 # Steps whose note the report has.
 _SAID = ("prices_in_dollars", "time_by_value")

@@ -37,6 +37,8 @@ def add_trades(frame: pl.DataFrame, batch: Batch) -> None:
     if "log_index" in frame.columns and "transaction_hash" in frame.columns and "trade_id" not in frame.columns:
         log = pl.col("log_index").cast(pl.String)  # two logs are two fills
         frame = frame.with_columns(pl.format("{}-{}", "transaction_hash", log).alias("trade_id"))
+    if {"market_id", "token_id", "token_label"} <= set(frame.columns):
+        frame = frame.with_columns(_tokens_of_markets())
     texts = [pl.col(n).cast(pl.String) if n in frame.columns else pl.lit(None, pl.String).alias(n) for n in _TEXTS]
     amounts = [pl.Series(n, numbers(frame[n])) for n in ("price", "size", "fee") if n in frame.columns]
     is_block = [flags(frame["is_block"]).cast(pl.Float64).alias("is_block")] if "is_block" in frame.columns else []
@@ -49,6 +51,17 @@ def add_trades(frame: pl.DataFrame, batch: Batch) -> None:
         pl.col("role").str.to_lowercase(),
     )  # fmt: skip
     add_rows(trades, batch)
+
+
+def _tokens_of_markets() -> list[pl.Expr]:
+    """The token and label of each row; where it is called as its market, the outcome tells it, as Kalshi calls it."""
+    market, token, label = (pl.col(name).cast(pl.String) for name in ("market_id", "token_id", "token_label"))
+    is_kalshi = market.str.starts_with("KX")
+    of_outcome = pl.when(is_kalshi).then(pl.format("{}:{}", market, label.str.to_lowercase()))
+    return [
+        pl.when((market == token) & (label != "")).then(of_outcome).otherwise(token).alias("token_id"),
+        pl.when(is_kalshi).then(label.str.to_titlecase()).otherwise(label).alias("token_label"),
+    ]
 
 
 def add_prints(parts: list[Trades], batch: Batch) -> None:

@@ -18,7 +18,7 @@ Row = dict[str, Any]
 OUTCOME_PAIRS = (("Yes", "No"), ("Up", "Down"))
 _OUTCOME_WORD = f"({'|'.join(word for pair in OUTCOME_PAIRS for word in pair)})"
 _TOKEN_OF_LABEL = re.compile(
-    rf"{_OUTCOME_WORD}_?(?:clob_?)?(?:token|asset)(?:_?id)?|(?:clob_?)?(?:token|asset)_?(?:id_?)?{_OUTCOME_WORD}",
+    rf"(?:outcome_?)?{_OUTCOME_WORD}_?(?:clob_?)?(?:token|asset)(?:_?id)?|(?:clob_?)?(?:token|asset)_?(?:id_?)?{_OUTCOME_WORD}",
     re.IGNORECASE,
 )
 _TOKEN_OF_OUTCOME = re.compile(r"(?:outcome|token)_?(\d+)(?:_(?:token_)?id)?")
@@ -30,8 +30,8 @@ MARKET_IDS = ("market_ticker", "market_id", "condition_id", "market", "ticker", 
 _LABELS = ("token_labels", "outcomes", "outcomes_json")
 # The names of what differs from token to token, where a row is a token of a market.
 _TOKEN_FIELDS = {
-    "token_id": ("token_id", "asset_id", "clob_token_id"),
-    "outcome": ("outcome", "token_label", "outcome_label", "outcome_name", "label"),
+    "token_id": ("token_id", "asset_id", "clob_token_id", "token", "asset"),
+    "outcome": ("outcome", "token_label", "outcome_label", "outcome_name", "label", "token_side", "side"),
     "winner": ("winner", "is_winner", "won"),
 }
 # What sources call a state; others stay as they are. The last state that a record says counts.
@@ -42,7 +42,8 @@ _STATES = {
     **dict.fromkeys(("resolved", "settled", "finalized"), "resolved"),
 }
 _IN_ORDER = ("inactive", "active", "closed", "resolved")
-_FLAGS = ("resolved", "is_resolved")
+_FLAGS = ("resolved", "is_resolved", "isResolved")
+_RESOLVED_AT = ("resolutionTime", "resolution_time", "resolved_at", "resolvedAt")
 _RESULT = ("resolved_token_id", "resolved_token_label", "payoffs")
 _QUESTIONS = ("question", "title", "market_question")
 
@@ -81,7 +82,8 @@ def by_market(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
     """The rows, one a market: where rows are tokens with a market of their own, these become its ``tokens``."""
     if not rows:
         return []
-    names = {ours: first(rows[0], given) for ours, given in _TOKEN_FIELDS.items()}
+    called = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower(): name for name in rows[0]}
+    names = {ours: called.get(first(called, given) or "") for ours, given in _TOKEN_FIELDS.items()}
     of = first(rows[0], ("conditionId", *MARKET_IDS, "id"))
     has_lists = not rows[0].keys().isdisjoint({"tokens", *_LISTS, "bids", "asks"})
     if names["token_id"] is None or of is None or has_lists or first(rows[0], ("payoff", "ts")):
@@ -141,6 +143,8 @@ def _is_true(row: Mapping[str, Any], name: str) -> bool:
 def _read(row: Row) -> Row:
     has_other_id = not row.keys().isdisjoint({"id", "market_id", "conditionId", "condition_id"})
     ticker = row.get("market_ticker") or row.get("ticker")
+    if not ticker and str(row.get("market_id")).startswith("KX"):
+        ticker = row.pop("market_id")
     if ticker and (row.get("event_ticker") or str(ticker).startswith("KX") or not has_other_id):
         return kalshi.market(
             {name: value for name, value in row.items() if name != "market_ticker"} | {"ticker": ticker}
@@ -163,6 +167,10 @@ def _read(row: Row) -> Row:
     for name in ("tags", "payoffs"):
         if isinstance(named.get(name), str):
             named[name] = as_list(named[name])
+    said = str(named.get("resolution")).strip().title()
+    is_over = any(_is_true(named, name) for name in _FLAGS) or first(named, _RESOLVED_AT) is not None
+    if is_over and any(said in pair for pair in OUTCOME_PAIRS):
+        named.setdefault("resolved_token_label", said)
     if "outcomes" in named and "token_ids" in named:
         named["token_labels"] = named.pop("outcomes")
     return named
@@ -185,7 +193,10 @@ def _with_tokens(row: Row) -> Row:
         if "conditionId" in row or ("condition_id" in row and "market_id" not in row):
             return row
         ids, labels = [str(t["token_id"]) for t in tokens], [t.get("outcome") for t in tokens]
-        return {n: v for n, v in row.items() if n != "tokens"} | {"token_ids": ids, "token_labels": labels}
+        won = [token for t, token in zip(tokens, ids, strict=True) if _is_true(t, "winner")]
+        of_winner = {"winning_token_id": won[0]} if len(won) == 1 else {}
+        rest = {n: v for n, v in row.items() if n != "tokens"}
+        return {**of_winner, **rest, "token_ids": ids, "token_labels": labels}
     pair = tokens_of_outcomes(row)
     if pair and not first(row, _LISTS) and all(row[column] for column in pair.values()):
         row = {n: v for n, v in row.items() if n not in (*pair.values(), *_LABELS)} | {

@@ -73,7 +73,10 @@ def books_of(
 
 
 # What programs call the side of a trade, which is what the taker did.
-TRADE_SIDES = {"buy": "buy", "b": "buy", "bid": "buy", "sell": "sell", "s": "sell", "ask": "sell", "a": "sell"}
+TRADE_SIDES = {
+    **dict.fromkeys(("buy", "b", "bid", "bought", "buyer"), "buy"),
+    **dict.fromkeys(("sell", "s", "ask", "a", "sold", "seller"), "sell"),
+}
 _NUMBERS = ("price", "size", "fee", "is_block")  # a flag is 1 and 0, NaN where it is not known
 _ALWAYS = ("side", "price", "size", "trade_id", "transaction_hash")
 

@@ -40,6 +40,30 @@ def _lines(*values: Any) -> str:
 
 # The text of each file, and the kinds and counts of rows that are stored and left out.
 TEXTS: dict[str, tuple[str, str, int, int]] = {
+    "events_by_ticker.json": (
+        json.dumps({"events": {f"KXA-{year}": {"event_ticker": f"KXA-{year}", "title": "A?"} for year in (26, 27)}}),
+        "events", 2, 0,
+    ),
+    "candles_of_an_event.json": (
+        json.dumps({"data": {"market_tickers": ["KXA-1", "KXA-2"], "market_candlesticks": [
+            [], [{"end_period_ts": S + 60 * i, **_CANDLE} for i in (1, 2)]]}}), "prices, quotes, metrics", 2, 0,
+    ),
+    "saved_orderbook.json": (
+        json.dumps({"saved": S, "resp": {"orderbook": {"yes": [[40, 10]], "no": [[55, 3]]}}, "ticker": TICKER}),
+        "books", 1, 0,
+    ),
+    "saved_books.json": (
+        json.dumps({"saved": S, "data": {T: {"bids": [[".4", "1"]], "asks": []}, T2: {"bids": [], "asks": []}}}),
+        "books", 2, 0,
+    ),
+    "wide_failed.csv": (
+        ("ts,token_id,bid_price_1,bid_size_1,ask_price_1,ask_size_1\n"
+         f"{S},{T},.4,1,.5,1\n{S + 60},{T},,,,\n{S + 120},{T},.4,1,,\n"), "books", 2, 1,
+    ),
+    "frames.jsonl": (
+        _lines({"recv": S, "frame": {"event_type": "book", "asset_id": T, "market": MARKET, "timestamp": f"{S}000",
+                                     "bids": [], "asks": []}}), "books", 1, 0,
+    ),
     f"{T}.json": (json.dumps([{"t": S, "p": 0.5}, {"t": S + 60, "p": 0.51}]), "prices", 2, 0),
     "by_token.json": (json.dumps({T: [{"t": S, "p": 0.5}], T2: [{"t": S, "p": 0.5}]}), "prices", 2, 0),
     "archived_candles.json": (
@@ -109,6 +133,27 @@ TEXTS: dict[str, tuple[str, str, int, int]] = {
 }  # fmt: skip
 # The columns of what is stored, and their values by token and time.
 VALUES: dict[str, tuple[str, str, tuple[str, ...], list[tuple[Any, ...]]]] = {
+    "records_by_condition.json": (
+        json.dumps({MARKET: {"question": "q?", "closed": True, "tokens": [
+            {"token_id": T, "outcome": "Yes", "winner": True}, {"token_id": T2, "outcome": "No", "winner": False}]}}),
+        "markets", ("token_ids", "resolved_token_id"), [([T, T2], T)],
+    ),
+    "rows_of_tokens.csv": (
+        f"slug,title,side,clobTokenId,isWinner\na-b,q?,Yes,{T},0\na-b,q?,No,{T2},1\n",
+        "markets", ("token_ids", "token_labels", "resolved_token_label"), [([T, T2], ["Yes", "No"], "No")],
+    ),
+    "resolved_by_a_word.csv": (
+        f"id,question,outcome_yes_token,outcome_no_token,isResolved,resolution\n1,q?,{T},{T2},True,NO\n",
+        "markets", ("token_ids", "status", "resolved_token_label"), [([T, T2], "resolved", "No")],
+    ),
+    "history_by_token.json": (
+        json.dumps({"70001": {"history": [{"t": S, "p": 0.4}]}, "70002": {"history": [{"t": S, "p": 0.6}]}}),
+        "prices", ("token_id", "price"), [("70001", 0.4), ("70002", 0.6)],
+    ),
+    "closes_of_yes.csv": (
+        "slug,trade_day,yes_close\na-b,2026-01-01,.4\n", "prices", ("token_label", "price"),
+        [("No", 0.6), ("Yes", 0.4)],
+    ),
     "outcome_words.csv": (
         f"ts,slug,label,last\n{S},a-b,Yes,.4\n{S},a-b,No,.6\n", "prices", ("token_label", "price"),
         [("No", 0.6), ("Yes", 0.4)],
@@ -278,6 +323,12 @@ _PRINT = {
 }  # fmt: skip
 # What is refused, and what the refusal names.
 REFUSED = {
+    "polls_without_a_time.csv": (
+        "market_id,question,volume\nm1,A?,1\nm2,B?,2\nm1,A?,3\nm2,B?,4\n", "2 of 4 rows of a record given before",
+    ),
+    "day_and_hour.csv": (
+        f"date,hour,token_id,price\n2026-01-01,14,{T},.4\n2026-01-01,15,{T},.5\n", "times of day in hour",
+    ),
     "returns.csv": (
         "ts,token_id,price\n" + "".join(f"{S + 60 * i},{T},{(-1) ** i * i / 100}\n" for i in range(9)),
         "4 of 9 values of price are outside of 0 to 1, such as -0.01",
@@ -352,6 +403,18 @@ REFUSED = {
 }  # fmt: skip
 # The trades of each file: side, price and size.
 TRADES: dict[str, tuple[str, list[tuple[str, float, float]]]] = {
+    "sides_in_words.csv": (
+        f"ts,token_id,side,price,size\n{S},{T},Bought,.4,1\n{S + 1},{T},Sold,.5,2\n",
+        [("buy", 0.4, 1), ("sell", 0.5, 2)],
+    ),
+    "sides_of_another_name.csv": (
+        f"Date,Market,Outcome,Type,Shares,Price\n{S},m,Yes,Sell,1,.4\n{S + 1},m,Yes,Buy,2,.5\n",
+        [("sell", 0.4, 1), ("buy", 0.5, 2)],
+    ),
+    "own_fills.csv": (
+        f"created_time,ticker,action,side,count,yes_price,no_price\n2026-01-01T00:00:00Z,{TICKER},sell,yes,5,45,55\n",
+        [("sell", 0.45, 5)],
+    ),
     "volumes_with_index.csv": (
         f",ts,slug,label,side,price,volume\n0,{S},a,No,BUY,.4,9\n1,{S + 1},a,No,BUY,.5,7\n2,{S + 2},a,No,SELL,.5,8\n",
         [("buy", 0.4, 9.0), ("buy", 0.5, 7.0), ("sell", 0.5, 8.0)],

@@ -56,6 +56,12 @@ GUARDS: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
         f"ts,series_id,title,token_id,price\n{S},e,t,{T},.4\n", {"format": "series"},
     ),
     ("trades", "is_of_an_outcome"): (f"ts,ticker,side,price,size\n{S},{TICKER},no,.55,10\n", {}),
+    ("trades", "has_outcomes_elsewhere"): (
+        f"ts,ticker,contract,price,size\n{S},{TICKER},YES,.45,10\n{S + 1},{TICKER},NO,.6,10\n", {},
+    ),
+    ("prices", "has_outcomes_elsewhere"): (
+        f"ts,ticker,deal,price\n{S},{TICKER},Sell Yes,.45\n{S + 1},{TICKER},Buy No,.6\n", {},
+    ),
     ("trades", "has_removed_levels"): (
         f"ts,token_id,side,price,size\n{S},{T},BUY,.4,10\n{S + 1},{T},BUY,.4,0\n", {},
     ),
@@ -113,6 +119,10 @@ STEPS: dict[str, tuple[str, dict[str, Any]]] = {
     "time_of_another_role": (_PRICE.replace("ts", "fetched_at"), {}),
     "time_of_the_file": (f"token_id,price\n{T},.4\n", {"clock": "modified"}),
     "one_time": (f"timestamp,block_time,token_id,price\n{S + 9000},{S},{T},.4\n{S + 9001},{S + 60},{T},.5\n", {}),
+    "one_column_a_name": (f"Price,ts,token_id,price\n.5,{S},{T},.4\n", {}),
+    "rows_of_failed_polls": (
+        f'ts,token_id,bids,asks,error\n{S},{T},"[[0.4, 1]]","[[0.5, 1]]",\n{S + 60},{T},[],[],timeout\n', {},
+    ),
     "ids_without_apostrophes": (f"ts,token_id,price\n{S},'{T},.4\n", {}),
     "rows_with_an_id": (f"ts,market,yes_price\n{S}, {MARKET} ,.4\n", {}),
     "flags_of_whole_books": (

@@ -14,8 +14,8 @@ def proves(table: Table) -> bool:
         return False
     has_id = "market_id" in names or {"id", "condition_id"} & columns
     facts = names & {"token_ids", "token_labels", "question", "slug", "state"}
-    if "event_ticker" in columns and "market_id" in names and "state" in names:
-        return True  # the result of a ticker of Kalshi
+    if {"market_id", "state"} <= names and ("event_ticker" in columns or "market_id" in table.file.options.columns):
+        return True  # the result of a ticker of Kalshi, or of an id that the user names
     if not has_id or not facts & {"token_ids", "question", "slug"}:
         return False
     return bool(facts - {"slug"}) or not names & {"event_id", "event_slug"} or "market_id" in names

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from marketdata.recordings.format import Format
+from marketdata.recordings.formats.trades import has_outcomes_elsewhere
 from marketdata.recordings.points import read_points
 from marketdata.recordings.table import Batch, Table
 
@@ -22,4 +23,5 @@ FORMAT = Format(
     needs=("ts token_id price", "ts market_id token_label price"),
     takes="token_id",
     read=read,
+    guards=(has_outcomes_elsewhere,),
 )

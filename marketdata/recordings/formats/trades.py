@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from marketdata.recordings.format import Format, by_parts
-from marketdata.recordings.roles import numbers
+from marketdata.recordings.roles import is_text, numbers
 from marketdata.recordings.table import Batch, Table
 from marketdata.recordings.trades import add_trades
 
@@ -25,6 +25,25 @@ def is_of_an_outcome(table: Table) -> str | None:
         f"{table.columns['price']} may be the price of Yes, or of the outcome in {table.columns['outcome_side']}: name "
         "the column yes_price if it is that of Yes."
     )
+
+
+def has_outcomes_elsewhere(table: Table) -> str | None:
+    """Rows by market, and a column of Yes and No that has no role: each may be of another outcome."""
+    columns, sample = table.columns, table.file.sample
+    if "token_label" in columns or table.has_both_outcomes:
+        return None
+    if columns.get("token_id") not in (None, "ticker", "market_ticker", columns.get("market_id")):
+        return None
+    for column in (n for n in table.others if is_text(sample[n]) and not n.startswith(("is_", "has_"))):
+        texts = {str(text).strip().lower() for text in sample[column].drop_nulls().unique()}
+        said = [{"yes", "no"} & set(text.split()) for text in texts]
+        if not texts or not all(said) or len(set().union(*said)) == 1:
+            continue
+        if texts == {"yes", "no"}:
+            option = f"columns={{'token_label': {column!r}}} (--columns token_label={column})"
+            return f"{column} has Yes and No: if it is the outcome of each row, say so with {option}, else take it out."
+        return f"{column} has Yes and No beside other words: write two columns, outcome of Yes and No, and side."
+    return None
 
 
 def has_removed_levels(table: Table) -> str | None:
@@ -65,5 +84,5 @@ FORMAT = Format(
     takes="side transaction_hash maker taker account role trade_id token_id best_bid best_ask maker_asset_id "
     "taker_asset_id",
     read=by_parts(add, "price"),
-    guards=(is_of_an_outcome, has_removed_levels, has_sides_of_a_book),
+    guards=(is_of_an_outcome, has_outcomes_elsewhere, has_removed_levels, has_sides_of_a_book),
 )

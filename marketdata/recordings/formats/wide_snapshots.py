@@ -45,7 +45,8 @@ def add(frame: pl.DataFrame, batch: Batch) -> None:
         pairs = [(numbers(frame[c["price"]]), numbers(frame[c["size"]])) for (of, _), c in levels.items() if of == side]
         rows = zip(*(zip(price.tolist(), size.tolist(), strict=True) for price, size in pairs), strict=True)
         sides.append([[level for level in row if not np.isnan(level[0])] for row in rows])
-    add_books(frame, batch, list(zip(*sides, strict=True)))
+    # A side without a level is empty where the other has one; a row without any level is one that failed.
+    add_books(frame, batch, [both if any(both) else None for both in zip(*sides, strict=True)])
 
 
 FORMAT = Format(
