@@ -153,12 +153,12 @@ def in_query(
 
 
 @contextmanager
-def missing_in_index_named(frame: Frame) -> Iterator[None]:
+def missing_in_index_named(frame: Frame | Native) -> Iterator[None]:
     """The error about a missing column; it says if the column is the index of a pandas frame."""
     try:
         yield
     except NotTidyError as problem:
-        index = getattr(frame.native, "index", None)
+        index = getattr(getattr(frame, "native", frame), "index", None)
         in_index = [name for name in problem.missing if name in getattr(index, "names", ())]
         if not in_index:
             raise

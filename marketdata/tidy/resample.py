@@ -15,7 +15,17 @@ from typing import Literal
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import F, in_memory, is_in_memory, is_lazy, kind_name, names_of, read, run
+from marketdata.adapters.dispatch import (
+    F,
+    in_memory,
+    is_in_memory,
+    is_lazy,
+    kind_name,
+    missing_in_index_named,
+    names_of,
+    read,
+    run,
+)
 from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.adapters.widths import optional_width, with_width
 from marketdata.errors import ConfigError, LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
@@ -87,7 +97,8 @@ def resample(frame: F, resolution: Width, *, how: How = None, fill: Fill = None,
     """
     frame = read(frame)
     choice("how", how, (None, "mean", "last"))
-    kind = kind_of(names_of(frame), RESAMPLED_KINDS)
+    with missing_in_index_named(frame):
+        kind = kind_of(names_of(frame), RESAMPLED_KINDS)
     if how and (kind == "trades" or (how == "mean" and kind not in _AVERAGED_KINDS)):
         allowed = "none, as trades become bars" if kind == "trades" else "'last', as a book is no mean of others"
         raise ConfigError(f"is refused for {kind}; allowed is {allowed}.", argument="how", value=how)

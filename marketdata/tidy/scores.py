@@ -122,7 +122,7 @@ def brier(
     --------
     >>> prices = md.testing.prices("polars", buckets=1)
     >>> markets = md.testing.markets("polars")
-    >>> md.brier(prices, markets).rows()
+    >>> md.brier(prices, markets).select("market_id", "points", "brier", "left_out").rows()
     [('rain', 1, 0.36, 1)]
     >>> scores = md.brier(prices, markets, of="token")
     >>> scores.select("token_label", "outcome", "points", "brier").rows()

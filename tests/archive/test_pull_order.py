@@ -50,6 +50,7 @@ def service(order: str, broken: int, *, own: bool) -> Any:
     return answer
 
 
+@pytest.mark.filterwarnings("ignore:.*limit_clamped:marketdata.errors.ServiceOddityWarning")
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_pull_that_broke_and_went_on_holds_everything(tmp_path: Path, order: str) -> None:
     """After a refusal in the middle the second pull brings what is missing, whatever the order of points."""
@@ -71,6 +72,7 @@ def test_a_pull_that_broke_and_went_on_holds_everything(tmp_path: Path, order: s
         assert archive.verify().is_empty()
 
 
+@pytest.mark.filterwarnings("ignore:.*limit_clamped:marketdata.errors.ServiceOddityWarning")
 def test_a_client_with_an_archive_shows_what_it_holds_when_it_stops(tmp_path: Path) -> None:
     """The rows that had come hang on the error; the same call goes on, and there is nothing else to resume."""
     wanted = minutes(COUNT)

@@ -114,7 +114,7 @@ def test_records_have_the_shape_of_the_wire(recorded_archive: Archive, recorded:
         assert record["slug"] == row["slug"]
         pairs = [(t["id"], t["label"]) for t in record["tokens"]]
         assert pairs == list(zip(row["token_ids"], row["token_labels"], strict=True))
-        assert record["status"] == {None: None, True: "closed", False: "active"}[row["closed"]]
+        assert record["status"] == {None: "active", True: "closed", False: "active"}[row["closed"]]
         assert record["tick_size"] == row["tick_size"]
         if row["end_date"] is not None:
             assert dt.datetime.fromisoformat(record["end_date"]) == row["end_date"]

@@ -14,7 +14,7 @@ from reference.polymarket_stub import PolymarketStub, Traps
 from reference.venues import client_of, refused
 
 import marketdata as md
-from marketdata.errors import ContractError, NotFoundError, RequestError
+from marketdata.errors import ContractError, EmptyRangeWarning, NotFoundError, RequestError
 from marketdata.times import DAY, MINUTE, parse_iso, to_datetime
 
 START = parse_iso("2026-01-05T00:00:00Z")
@@ -110,7 +110,7 @@ def test_an_empty_history_is_an_empty_frame_with_columns(body: dict[str, Any]) -
     stub = PolymarketStub(days=0.5)
     answer = stub.answer
     stub.answer = lambda ask: refused(200, body) if "history" in ask.path else answer(ask)
-    with client_of(stub, START + 2 * DAY) as client:
+    with client_of(stub, START + 2 * DAY) as client, pytest.warns(EmptyRangeWarning, match="may lack its history"):
         frame = client.prices(stub.markets[1].slug, to_datetime(START), to_datetime(START + DAY))
     assert frame.columns == ["ts", "market_id", "token_id", "token_label", "price"]
     assert frame.is_empty()

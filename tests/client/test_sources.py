@@ -108,7 +108,7 @@ def test_a_source_says_what_it_lacks_before_anything_is_sent(venue: Venue) -> No
     report = client.verify("slug", "2026-01-01", "2026-01-02")
     assert report.refused["books"].endswith("records them from now on.")
     assert report["averages"].state == "not decidable"
-    assert report.service.rows["lacks"] == "books, metrics, quotes"
+    assert report.service.rows["lacks"] == "books, metrics, quotes, trades"
 
 
 def test_trades_are_those_of_the_range_and_an_error_keeps_them(venue: Venue) -> None:

@@ -500,7 +500,7 @@ def test_the_history_of_a_token_is_read_from_its_own_path(server, transport) -> 
 
 
 @pytest.mark.fault("P21")
-@pytest.mark.parametrize("detail", ["the page must be bigger", "so many outcomes!", "position is stale", ""])
+@pytest.mark.parametrize("detail", ["the page must be bigger", "so many outcomes!", "position is stale"])
 def test_a_400_in_other_words_is_a_bad_request_with_these_words(server, transport, oracle, detail) -> None:
     """It is requested once."""
     server.answer = lambda ask: refuse(400, detail)

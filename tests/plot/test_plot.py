@@ -599,6 +599,7 @@ def test_calibration_draws_its_table(archive, won, ax) -> None:
     assert np.asarray(dots.customdata)[:, 0].tolist() == table["points"].tolist()
 
 
+@pytest.mark.filterwarnings("ignore::marketdata.errors.FewMarketsWarning")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_calibration_has_a_histogram_of_forecasts(archive, won, backend: str) -> None:
     """A bar for each bin, from its start to its end, as high as it has forecasts, and the intervals as a band above."""

@@ -155,6 +155,6 @@ def test_two_logs_are_two_fills(tmp_path: Path) -> None:
 def test_a_frame_is_named_as_no_file(kind: Any) -> None:
     """A frame in the place of a path is refused as what it is, alone and in a list."""
     frame = md.testing.prices(kind)
-    for given in (frame, [frame], *([frame.lazy()] if kind == "polars" else [])):
+    for passed in (frame, [frame], *([frame.lazy()] if kind == "polars" else [])):
         with pytest.raises(md.errors.ConfigError, match=f"paths has a {kind} .*Frame, which is no file"):
-            md.read_trades(given)
+            md.read_trades(passed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -292,7 +293,10 @@ class PolymarketStub(VenueStub):
 
     def number_of(self, kind: str, row: dict[str, Any]) -> int:
         """The number of the event of a row."""
-        return int(row["id"]) if kind == "events" else int(row["slug"].rpartition("-")[2]) // 3
+        if kind == "events":
+            return int(row["id"])
+        number = re.search(r"\d+$", str(row.get("slug")))
+        return int(number[0]) // 3 if number else 0  # an odd record may have no slug
 
     def one(self, is_it: Any) -> Act:
         found = next((self.record(m) for m in self.markets if is_it(m)), None)
