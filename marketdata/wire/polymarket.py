@@ -242,7 +242,9 @@ def resolution(row: Mapping[str, Any]) -> tuple[list[float] | None, str | None]:
 
 def payoffs_of(status: object, payouts: Sequence[Any] | None) -> list[float] | None:
     """The payoffs of the ``payouts`` of a resolution, in millionths; None unless it is final."""
-    if status != "resolved" or not payouts or None in payouts or abs(sum(payouts) - _MILLIONTHS) >= len(payouts):
+    if str(status).lower() != "resolved" or not payouts or None in payouts:
+        return None
+    if abs(sum(payouts) - _MILLIONTHS) >= len(payouts):
         return None
     return [paid / _MILLIONTHS for paid in payouts]
 
@@ -253,7 +255,9 @@ def resolved(record: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     If the row lacks the status, or the payouts of a resolved market, the record keeps its own.
     """
     paid, at = resolution(row)
-    if paid is not None or row.get("status") not in (None, "resolved"):
+    if paid is not None and record["tokens"] and len(paid) != len(record["tokens"]):
+        raise ContractError(f"The market {record['id']} has {len(record['tokens'])} tokens and {len(paid)} payouts.")
+    if paid is not None or str(row.get("status") or "resolved").lower() != "resolved":
         record = with_payoffs(record, paid)
     return {**record, "resolved_at": at} if at else record
 

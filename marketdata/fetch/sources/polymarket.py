@@ -302,7 +302,7 @@ class Polymarket(Venue):
             found = self._of_event(name)
         if found is None:
             raise venue.unknown_market(market)
-        return self._keep(self._settled([found])[0], market)
+        return self._keep(self._settled([found], is_one=True)[0], market)
 
     def _of_event(self, slug: str) -> dict[str, Any] | None:
         """The record of the one market of an event; None if there is no such event."""
@@ -449,10 +449,11 @@ class Polymarket(Venue):
         query = {"limit": _LISTED, **params}
         return self._listed((kind, "keyset"), kind, "id", query, host="gamma", cursor="after_cursor")
 
-    def _settled(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _settled(self, rows: list[dict[str, Any]], *, is_one: bool = False) -> list[dict[str, Any]]:
         """Records of markets; the payoffs of closed ones are from the venue's resolutions, whatever a record says.
 
-        Of more than a page of them only those are asked for whose record does not say how it ended.
+        Of more than a page of them only those are asked for whose record does not say how it ended. One whose
+        resolution cannot be read is left out, and an error if it alone was asked for (``is_one``).
         """
         said: dict[str, dict[str, Any]] = {}
         over = [row for row in rows if row["status"] in _OVER and row["id"].startswith("0x")]
@@ -465,7 +466,11 @@ class Polymarket(Venue):
 
         for found in batches.halved(closed, _CONDITIONS, ask):
             said |= {wire.condition_of(str(row.get("condition_id"))): row for row in found}
-        out = [*batches.readable(lambda row: wire.resolved(dict(row), said.get(row["id"], {})), rows)]
+
+        def read(row: Mapping[str, Any]) -> dict[str, Any]:
+            return wire.resolved(dict(row), said.get(row["id"], {}))
+
+        out = [*(map(read, rows) if is_one else batches.readable(read, rows))]
         before = {row["id"]: row["payoffs"] for row in rows}
         others = [row["id"] for row in out if before[row["id"]] not in (None, row["payoffs"])]
         if others:
