@@ -364,6 +364,8 @@ def bids_of(answer: Mapping[str, Any], what: str = "The book") -> tuple[Levels, 
         [(round(_dollars(price), _DIGITS), size) for (price, _), size in zip(side, of_side, strict=True)]
         for side, of_side in zip(levels, sizes, strict=True)
     )
+    if wrong := [price for price, _ in (*yes, *no) if not 0 <= price <= 1]:
+        raise ContractError(f"A price of {what} is {wrong[0]:g}; prices are dollars from 0 to 1.")
     return yes, no
 
 
