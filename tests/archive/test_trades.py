@@ -65,7 +65,7 @@ PLAIN = st.tuples(
 ).map(lambda values: Print(*values))  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.lists(st.lists(PLAIN, min_size=1, max_size=6), min_size=1, max_size=4))
 def test_equal_prints_without_an_id_are_counted(
     tmp_path_factory: pytest.TempPathFactory, parts: list[list[Print]]
@@ -80,7 +80,7 @@ def test_equal_prints_without_an_id_are_counted(
     assert not len(archive.verify())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.data(), st.lists(PLAIN, min_size=1, max_size=10), st.sampled_from(["trade_id", "log_index"]))
 def test_a_print_with_an_id_is_stored_once(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, prints: list[Print], kind: str

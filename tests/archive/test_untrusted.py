@@ -186,7 +186,7 @@ def test_vacuums_at_once_do_not_meet(copied: Path) -> None:
 
     def vacuum() -> None:
         try:
-            for _ in range(10):
+            for _ in range(3):
                 Archive(copied).vacuum(retention_hours=0)
         except BaseException as problem:
             problems.append(problem)
