@@ -253,7 +253,7 @@ class Archive(Generic[Frame]):
         token_id : str, optional
             The token of rows and messages that name none, for one file. ``"{name}"`` is the name of each file.
         time_format : str, optional
-            Form of dates that are no ISO 8601, as of `datetime.strptime`: ``"%m/%d/%Y"`` for 10/31/2026.
+            Form of dates that are no ISO 8601, as of ``datetime.strptime``: ``"%m/%d/%Y"`` for 10/31/2026.
         keep : list of str
             Fields of snapshots to store: "hash", "last_trade_price", "tick_size".
         max_gap, max_age : str or timedelta

@@ -104,9 +104,9 @@ def recordings(*, frame: str = "pandas") -> Any:
 
     Returns a frame with one row per set: ``name content start end markets size licence use citation format address page
     looked_up``. Times are UTC; null is not known. ``format`` reads the files, ``address`` is that of the file of an
-    ``{hour}``, and `Archive.add_recording` fetches from there. Files of other sets are on their ``page``: download
-    them, and `Archive.add_files` reads them. ``use`` is null where the licence allows all use, also of a set without a
-    known licence: ask its publisher. Licences were looked up on the day ``looked_up``.
+    ``{hour}``, and `marketdata.Archive.add_recording` fetches from there. Files of other sets are on their ``page``:
+    download them, and `marketdata.Archive.add_files` reads them. ``use`` is null where the licence allows all use, also
+    of a set without a known licence: ask its publisher. Licences were looked up on the day ``looked_up``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Results of trading: the frames of `execute` and `account`, how they are shown, and the figures of a backtest."""
+"""Results of trading: frames of fills and of accounts, how they are shown, and the figures of a backtest."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _AccountFrames(NamedTuple):
 
 
 class Execution(_ExecutionFrames):
-    """Result of `execute`: the frames ``fills``, ``positions`` and ``markets``, of the kind of the books."""
+    """Result of `marketdata.execute`: the frames ``fills``, ``positions`` and ``markets``, of the kind of the books."""
 
     _figures: Figures | None = None
 
@@ -51,7 +51,7 @@ class Execution(_ExecutionFrames):
         return _html(self, self._figures)
 
     def summary(self, by: By = None) -> Any:
-        """The usual figures of a backtest; for drawdown and exposure see `account`.
+        """The usual figures of a backtest; for drawdown and exposure see `marketdata.account`.
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ class Execution(_ExecutionFrames):
 
 
 class Account(_AccountFrames):
-    """Result of `account`: frames of the kind of the prices; ``events`` is None without ``markets=``."""
+    """Result of `marketdata.account`: frames of the kind of the prices; ``events`` is None without ``markets=``."""
 
     _figures: Figures | None = None
 
