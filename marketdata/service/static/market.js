@@ -54,9 +54,9 @@ const favourites_first = async ({ id, tokens }) => {
 // To the market that was chosen: on a phone it is above the list.
 const go = () => {
   at("question").focus({ preventScroll: true });
-  const { top } = at("question").getBoundingClientRect();
+  const { top } = at("market").getBoundingClientRect();
   if (top < 0 || top > innerHeight / 2) {
-    at("question").scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+    at("market").scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
   }
 };
 

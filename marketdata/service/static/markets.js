@@ -11,7 +11,6 @@ const open = async (given) => {
   }
   try {
     await list(true);
-    kept.write(given);
     at("access").hidden = true;
     const [first] = document.querySelectorAll("#markets button");
     if (first) first.focus({ preventScroll: true });
@@ -33,7 +32,6 @@ const follow = async () => {
 
 const forget = () => {
   key = plan = shown = null;
-  kept.forget();
   listed = [];
   listing += 1;
   if (loading) loading.abort();

@@ -87,7 +87,5 @@ const again = () => { if (shown?.points.length) { chart(); rest(); } };
 addEventListener("resize", again);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
 at("access").hidden = false;
-addEventListener("hashchange", () => { const given = take_key(); if (given) open(given); });
 connect();
-const known = take_key() ?? kept.read();
-if (known) open(known);
+if (carried) open(carried);
