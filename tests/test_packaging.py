@@ -58,6 +58,8 @@ SMOKE = {
 }
 SMOKE["duckdb"] = ROUND + "assert archive.sql('SELECT count(*) AS n FROM books')['n'][0] > 0"
 SMOKE["service"] = SERVED
+SMOKE["stream"] = ROUND + "import cryptography\nwith md.replay_server(archive) as server:\n    assert server"
+SMOKE["recordings"] = "import aiohttp, fsspec\nimport marketdata as md\nassert len(md.recordings()) > 0"
 
 INSTALLED = """
 import sys
@@ -172,7 +174,7 @@ def test_the_core_alone_reads_pages(clean) -> None:
     assert "pip install 'typer>=" in done.stderr
 
 
-@pytest.mark.parametrize("extra", ["plot", "plotly", "cli", "archive", "duckdb", "service"])
+@pytest.mark.parametrize("extra", ["plot", "plotly", "cli", "archive", "duckdb", "service", "stream", "recordings"])
 def test_an_extra_brings_what_it_promises(clean, built, extra: str) -> None:
     """Each extra, installed after the one before, makes its part work; pip finds no conflict."""
     assert set(SMOKE) == set(EXTRAS) - {"all", *ENGINES}
