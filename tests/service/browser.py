@@ -6,21 +6,23 @@ import contextlib
 import re
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 import requests
-from reference.clocks import SOON
 
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--force-color-profile=srgb",
 ]  # fmt: skip
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+PATIENCE = 60  # for an answer of the browser or the page [s]
 KEYS = {"Tab": "\ue004", "Enter": "\ue007", "Left": "\ue012", "Right": "\ue014", "Home": "\ue011", "Space": " "}
 
 
@@ -33,7 +35,7 @@ class Browser:
 
     def call(self, method: str, path: str, **body: Any) -> Any:
         answer = self.session.request(
-            method, self.address + path, json=body if method == "POST" else None, timeout=SOON
+            method, self.address + path, json=body if method == "POST" else None, timeout=PATIENCE
         )
         found = answer.json()["value"]
         assert answer.ok, found
@@ -41,6 +43,13 @@ class Browser:
 
     def open(self, url: str) -> None:
         self.call("POST", "/url", url=url)
+
+    def open_anew(self, url: str) -> None:
+        """Open an address as a new tab does: nothing is kept of the pages before."""
+        self.open(urljoin(url, "/page.css"))
+        self.run("sessionStorage.clear()")
+        self.log()
+        self.open(url)
 
     def run(self, script: str, *args: Any) -> Any:
         """The value that a function body returns in the page."""
@@ -61,7 +70,7 @@ class Browser:
     def press(self, *names: str) -> None:
         self.type("".join(KEYS[name] for name in names))
 
-    def wait(self, ready: Callable[[], Any], seconds: float = SOON) -> Any:
+    def wait(self, ready: Callable[[], Any], seconds: float = PATIENCE) -> Any:
         until = time.monotonic() + seconds
         while not (found := ready()):
             assert time.monotonic() < until, f"not in {seconds} s; the page says: {self.text('#message')}"
@@ -88,18 +97,24 @@ def chromium(folder: Path) -> Iterator[Browser]:
         subprocess.Popen([driver, "--port=0"], stdout=subprocess.PIPE, text=True) as running,
         requests.Session() as web,
     ):
+        silent = threading.Timer(PATIENCE, running.kill)
+        silent.start()
         try:
             assert running.stdout is not None
             port = next(
                 int(m[1]) for line in running.stdout if (m := re.search(r"started successfully on port (\d+)", line))
             )
+            silent.cancel()
             options = {"binary": program, "args": [*FLAGS, f"--user-data-dir={folder}"]}
             wanted = {"alwaysMatch": {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}}
             address = f"http://127.0.0.1:{port}/session"
-            made = web.post(address, json={"capabilities": wanted}, timeout=SOON).json()["value"]
+            made = web.post(address, json={"capabilities": wanted}, timeout=PATIENCE).json()["value"]
             assert "sessionId" in made, made
             browser = Browser(f"{address}/{made['sessionId']}", web)
-            yield browser
-            web.delete(browser.address, timeout=SOON)
+            try:
+                yield browser
+            finally:
+                web.delete(browser.address, timeout=PATIENCE)
         finally:
+            silent.cancel()
             running.kill()

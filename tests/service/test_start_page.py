@@ -57,14 +57,21 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture
 def page(window: Browser, shown: Service) -> Browser:
     """The page with the key given, by keyboard alone."""
-    window.open("about:blank")
-    window.log()
-    window.open(shown.base_url + "/")
-    window.run("document.querySelector('#key').focus()")
-    window.type(str(shown.api_key))
-    window.press("Enter")
-    window.wait(lambda: window.run("return document.querySelectorAll('#markets button').length") == 2)
+    window.open_anew(shown.base_url + "/")
+    give_key(window, str(shown.api_key))
+    window.wait(lambda: listed(window) == 2)
     return window
+
+
+def give_key(page: Browser, key: str) -> None:
+    page.run("document.querySelector('#key').focus()")
+    page.type(key)
+    page.press("Enter")
+
+
+def listed(page: Browser) -> int:
+    """How many markets are listed."""
+    return int(page.run("return document.querySelectorAll('#markets button').length"))
 
 
 def loaded(page: Browser) -> bool:
@@ -206,11 +213,9 @@ def planned() -> Iterator[Service]:
 
 def opened(window: Browser, service: Service, plan: str) -> Browser:
     """The page with the key of a plan."""
-    window.open(service.base_url + "/")
-    window.run("document.querySelector('#key').focus()")
-    window.type(f"key-{plan}")
-    window.press("Enter")
-    window.wait(lambda: window.run("return document.querySelectorAll('#markets button').length") == 11)
+    window.open_anew(service.base_url + "/")
+    give_key(window, f"key-{plan}")
+    window.wait(lambda: listed(window) == 11)
     return window
 
 
@@ -303,11 +308,8 @@ def long() -> Iterator[Service]:
 
 def three_days(window: Browser, service: Service, address: str = "") -> Browser:
     """The page of the first market, with its key typed, at what an address names."""
-    window.open("about:blank")
-    window.open(f"{service.base_url}/{address}")
-    window.run("document.querySelector('#key').focus()")
-    window.type(str(service.api_key))
-    window.press("Enter")
+    window.open_anew(f"{service.base_url}/{address}")
+    give_key(window, str(service.api_key))
     window.wait(lambda: loaded(window))
     return window
 
@@ -369,11 +371,13 @@ def test_an_address_opens_a_market_at_a_time(window: Browser, long: Service) -> 
     page = three_days(window, long)
     whole = ranges(page)
     page.wait(lambda: "market=three-days" in page.run("return location.href"))
-    drag(page, 0.25, 0.5)
+    assert "buckets of 1h" in page.text("#range")
+    drag(page, 0.25, 0.75)
     page.wait(lambda: loaded(page) and ranges(page) != whole)
     start, end = ranges(page)
     assert "2026-01-05 16:" < start < "2026-01-05 19:"
-    assert "2026-01-06 10:" < end < "2026-01-06 13:"
+    assert "2026-01-07 04:" < end < "2026-01-07 07:"
+    assert "buckets of 10m" in page.text("#range")
     page.run("document.querySelectorAll('#outcomes input')[1].click()")
     page.run("document.querySelectorAll('#outcomes input')[0].click()")
     page.wait(lambda: loaded(page))
@@ -424,13 +428,13 @@ def test_what_a_search_found_is_said_with_what_there_is(window: Browser, long: S
 
 
 def test_on_a_phone_the_chart_comes_first(window: Browser, long: Service) -> None:
-    """At 390 pixels the chart and its time are on the first screen, above the list."""
+    """At 390 pixels the chart and its time are on the first screen, above the list; the book is below it."""
     window.phone(390, 844)
     try:
         page = three_days(window, long)
         places = "return arguments[0].map((s) => document.querySelector(s).getBoundingClientRect().bottom)"
-        chart, slider, listed = page.run(places, ["#chart", "#time", "#markets"])
-        assert chart < slider < 844 < listed
+        chart, slider, markets, ladder = page.run(places, ["#chart", "#time", "#markets", "#ladder"])
+        assert chart < slider < 844 < markets < ladder
         assert page.run("return document.documentElement.scrollWidth") <= 390
         page.run("document.querySelectorAll('#markets button')[0].scrollIntoView()")
         page.run("document.querySelectorAll('#markets button')[0].click()")
@@ -460,8 +464,7 @@ def test_more_than_ten_outcomes_are_a_list_to_choose_from(window: Browser) -> No
         asks = [(0.5 + k / 100, 1.0) for k in range(11)]
         archive.put("books", name, f"{name}{count - 1}", START, ([(0.4, 8.0)], asks))
     with serve(archive) as service:
-        window.open("about:blank")
-        window.open(f"{service.base_url}/#key={service.api_key}")
+        window.open_anew(f"{service.base_url}/#key={service.api_key}")
         window.wait(lambda: loaded(window) or window.text("#busy"))
         shapes = []
         for place in (0, 1):
@@ -492,12 +495,18 @@ def test_names_are_text(page: Browser) -> None:
     assert len(page.run(ROWS, "#bids tr")) == 10
 
 
-def test_a_key_is_kept_in_memory_alone(page: Browser, shown: Service) -> None:
-    """It is in no address, element, storage or cookie, nothing outside is asked, and a wrong one opens nothing."""
+def test_a_key_is_kept_for_its_tab_alone(page: Browser, shown: Service) -> None:
+    """It is in no address, element or cookie, nothing outside is asked, and a reload keeps it until it is forgotten.
+
+    A wrong one opens nothing and is not kept.
+    """
     key = str(shown.api_key)
     assert key not in page.run("return document.documentElement.outerHTML + location.href + document.cookie")
     assert page.run("return document.querySelector('#key').value") == ""
-    assert page.run("return localStorage.length + sessionStorage.length") == 0
+    assert page.run("return localStorage.length") == 0
+    page.run("location.reload()")
+    page.wait(lambda: listed(page) == 2)
+    assert page.run("return document.querySelector('#access').hidden")
     asked = page.run("return performance.getEntriesByType('resource').map(e => e.name)")
     assert asked
     assert all(name.startswith(shown.base_url) and key not in name for name in asked)
@@ -505,11 +514,24 @@ def test_a_key_is_kept_in_memory_alone(page: Browser, shown: Service) -> None:
     page.click("#forget")
     assert page.run("return document.querySelectorAll('#markets li').length") == 0
     for given in ("wrong", "no\u00e9"):
-        page.run("document.querySelector('#key').focus()")
-        page.type(given)
-        page.press("Enter")
+        give_key(page, given)
         assert page.wait(lambda: page.text("#message"))
     assert page.run("return document.querySelector('#held').hidden")
+    assert page.run("return sessionStorage.length") == 0
+
+
+def test_another_key_in_the_same_tab_takes_the_place_of_the_first(window: Browser, planned: Service) -> None:
+    """The last key that was given is used and kept, whichever answer comes first; a refused one is forgotten."""
+    page = opened(window, planned, "all")
+    page.run("open('key-no-books'); open('key-metrics')")
+    page.wait(lambda: "metrics" in page.text("#plans") and "prices" not in page.text("#plans"))
+    assert page.run("return sessionStorage.getItem('key')") == "key-metrics"
+    page.run("sessionStorage.setItem('key', 'of-a-service-before'); location.reload()")
+    page.wait(lambda: page.text("#message"))
+    assert page.run("return sessionStorage.length") == 0
+    give_key(page, "key-no-books")
+    page.wait(lambda: "metrics" in page.text("#plans") and "prices" in page.text("#plans"))
+    page.log()  # the browser notes the key that was refused
 
 
 def test_a_link_to_simulated_data_opens_its_first_market(
@@ -517,11 +539,9 @@ def test_a_link_to_simulated_data_opens_its_first_market(
 ) -> None:
     """The link carries the key, which leaves the address; the lines name its variable, run as they are, and have data.
 
-    A link to data that is not simulated is not used.
+    It may be pasted into a tab that shows the page. A link to data that is not simulated is not used.
     """
-    window.open("about:blank")
-    window.log()
-    window.open(f"{shown.base_url}/#key={shown.api_key}")
+    window.open_anew(f"{shown.base_url}/#key={shown.api_key}")
     window.wait(lambda: loaded(window))
     assert str(shown.api_key) not in window.run("return location.href + document.documentElement.outerHTML")
     assert window.text("#markets [aria-current] button") == window.text("#question")
@@ -534,9 +554,12 @@ def test_a_link_to_simulated_data_opens_its_first_market(
     assert names["books"]["market_id"].unique().tolist() == ["m-77"]
     assert 'client.books("will-it-rain", "2026-01-05", "2026-01-05T02:50:00Z", "1m")' in window.text("#python")
     assert window.log() == []
+    window.click("#forget")
+    window.run("location.hash = arguments[0]", f"key={shown.api_key}")
+    window.wait(lambda: loaded(window))
+    assert str(shown.api_key) not in window.run("return location.href + document.documentElement.outerHTML")
     with serve(MemoryArchive(), keys={"a-real-key": "local"}) as real:
-        window.open("about:blank")
-        window.open(f"{real.base_url}/#key=a-real-key")
+        window.open_anew(f"{real.base_url}/#key=a-real-key")
         assert window.run("return location.href") == real.base_url + "/"
         assert window.run("return document.querySelector('#held').hidden")
         assert "a-real-key" not in window.run("return document.documentElement.outerHTML")
@@ -544,8 +567,7 @@ def test_a_link_to_simulated_data_opens_its_first_market(
 
 def test_the_interface_is_described_on_a_readable_page(window: Browser, shown: Service) -> None:
     """Each route with its parameters, what they allow, and its statuses; the start page links to it."""
-    window.open(shown.base_url + "/")
-    window.log()
+    window.open_anew(shown.base_url + "/")
     window.click("header a")
     window.wait(lambda: "GET /v1/usage" in window.text("main"))
     assert window.run("return document.querySelectorAll('section').length") == 12

@@ -10,12 +10,27 @@ const width_of = (resolution) => {
 };
 const WINDOWS = [["3 hours", 3 * HOUR], ["1 day", DAY], ["1 week", 7 * DAY], ["30 days", 30 * DAY], ["1 year", 365 * DAY]];
 const VIEWS = ["books", "prices", "metrics"], DRAWN = ["books", "prices"];
-const MOST_BUCKETS = 200, MOST_PAGES = 8, LEVELS = 10, MOST_RADIOS = 10;
+const LIMIT = 200, MOST_PAGES = 8, LEVELS = 10, MOST_RADIOS = 10;
+// Of two pages; on a wide screen a bucket has two pixels and more.
+const MOST_BUCKETS = 2 * LIMIT;
 
-// Of the link to simulated data, from whose address it is taken; a link to other data carries none.
-const [, given = null] = location.hash.match(/^#key=([\x21-\x7e]+)$/) ?? [];
-const carried = document.documentElement.dataset.simulated === "yes" ? given : null;
-if (given) history.replaceState(null, "", location.pathname);
+// The key of a link to simulated data, from whose address it is taken; a link to other data carries none.
+const take_key = () => {
+  const [, given = null] = location.hash.match(/^#key=([\x21-\x7e]+)$/) ?? [];
+  if (given) history.replaceState(null, "", location.pathname);
+  return document.documentElement.dataset.simulated === "yes" ? given : null;
+};
+
+// On this computer a reload keeps the key, for this tab alone; elsewhere it is in memory only.
+const kept = {
+  store() {
+    if (!["127.0.0.1", "localhost", "[::1]"].includes(location.hostname)) return null;
+    try { return sessionStorage; } catch { return null; } // switched off in the settings of the browser
+  },
+  read() { return this.store()?.getItem("key") ?? null; },
+  write(value) { this.store()?.setItem("key", value); },
+  forget() { this.store()?.removeItem("key"); },
+};
 
 // A market, one of its outcomes and a time, as the address names them after "#"; the key is never a part of it.
 const wanted = () => {

@@ -54,9 +54,9 @@ const favourites_first = async ({ id, tokens }) => {
 // To the market that was chosen: on a phone it is above the list.
 const go = () => {
   at("question").focus({ preventScroll: true });
-  const { top } = at("market").getBoundingClientRect();
+  const { top } = at("question").getBoundingClientRect();
   if (top < 0 || top > innerHeight / 2) {
-    at("market").scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+    at("question").scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
   }
 };
 
@@ -125,7 +125,7 @@ const bucket = (span) => plan.resolutions.find((name) => span / width_of(name) <
 
 const paginate = async (view, resolution, start, end, signal) => {
   const path = `/v1/tokens/${encodeURIComponent(shown.token.id)}/${view}`;
-  const params = { start_ts: iso(start), end_ts: iso(end), resolution, limit: 200, cursor: null };
+  const params = { start_ts: iso(start), end_ts: iso(end), resolution, limit: LIMIT, cursor: null };
   const points = [];
   for (let page = 0; page < MOST_PAGES; page += 1) {
     const answer = await request(path, params, signal);

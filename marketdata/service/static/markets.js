@@ -6,18 +6,25 @@ const open = async (given) => {
   say("");
   if (!/^[\x21-\x7e]+$/.test(given)) {
     key = null;
+    at("access").hidden = false;
     say("A key has no spaces and only plain letters, digits and signs.");
     return;
   }
   try {
     await list(true);
+    if (key !== given) return; // another key was given while this one was asked for
+    kept.write(given);
     at("access").hidden = true;
     const [first] = document.querySelectorAll("#markets button");
     if (first) first.focus({ preventScroll: true });
     if (await follow()) return;
     const place = Math.max(0, listed.findIndex((market) => DRAWN.some((view) => plan.views.includes(view) && market.coverage[view].length)));
     if (listed.length) choose(listed[place]);
-  } catch (problem) { fail(at("key-form"))(problem); }
+  } catch (problem) {
+    if (key !== given) return;
+    at("access").hidden = false;
+    fail(at("key-form"))(problem);
+  }
 };
 
 // The market and time of the address, whether or not it is listed; false if the address names none that is there.
@@ -32,6 +39,7 @@ const follow = async () => {
 
 const forget = () => {
   key = plan = shown = null;
+  kept.forget();
   listed = [];
   listing += 1;
   if (loading) loading.abort();

@@ -86,6 +86,8 @@ document.querySelectorAll("[data-copy]").forEach((button) => {
 const again = () => { if (shown?.points.length) { chart(); rest(); } };
 addEventListener("resize", again);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
-at("access").hidden = false;
+addEventListener("hashchange", () => { const given = take_key(); if (given) open(given); });
+const known = take_key() ?? kept.read();
+at("access").hidden = known !== null;
 connect();
-if (carried) open(carried);
+if (known !== null) open(known);
