@@ -6,7 +6,8 @@ from typing import Any
 
 from marketdata.archive import ingest, query
 from marketdata.archive.import_journal import Journal
-from marketdata.archive.store import ArchiveStore, hull_of, times_of
+from marketdata.archive.market_ranges import hull_of, times_of
+from marketdata.archive.store import ArchiveStore
 from marketdata.points.columns import Data
 from marketdata.points.views import View
 from marketdata.recordings.changes import Rebuilder

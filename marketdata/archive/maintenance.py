@@ -14,12 +14,13 @@ import pyarrow as pa
 from marketdata.archive.arrow import dictionary_of, from_tables, to_table
 from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, subtract
 from marketdata.archive.ingest import seen_markets
+from marketdata.archive.market_ranges import hull_of, times_of
 from marketdata.archive.query import cut_keys
 from marketdata.archive.records import derive
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.files import COMPACT_EFFORT, FAR, LAST_NAME, OURS, DataFile, cuts
 from marketdata.archive.storage.tables import Plan, Table, Version
-from marketdata.archive.store import ArchiveStore, hull_of, times_of
+from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ArchiveCorruptError
 from marketdata.points.arguments import number
 from marketdata.points.columns import Ints, Series

@@ -15,9 +15,10 @@ import numpy as np
 
 from marketdata.archive.coverage.intervals import subtract, union
 from marketdata.archive.feed import Feed
+from marketdata.archive.market_ranges import inside
 from marketdata.archive.pull import LISTED_AGAIN
 from marketdata.archive.selection import Selection
-from marketdata.archive.store import ArchiveStore, inside
+from marketdata.archive.store import ArchiveStore
 from marketdata.clock import SYSTEM
 from marketdata.errors import ArchiveError, ConfigError, MarketDataError, NotFoundError
 from marketdata.points.columns import Data, Token, joined, missing

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from marketdata.archive.archive import Archive
+from marketdata.archive.market_ranges import inside
 from marketdata.archive.query import ALL_TIME, Query
-from marketdata.archive.store import ArchiveStore, inside
+from marketdata.archive.store import ArchiveStore
+from marketdata.archive.write_plan import rows_in
 from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.points.arguments import number, whole
 from marketdata.points.columns import Books, Ints, Token, Trades
@@ -30,7 +32,7 @@ class Stored:
         tokens: dict[str, list[Ints]] = {}
         names: dict[Token, list[Ints]] = {}
         self._version = store.points["books"].version()
-        for _, rows in store.rows_in("books", self._version, {key: [within] for key in markets}):
+        for _, rows in rows_in(store.points["books"], "books", self._version, {key: [within] for key in markets}):
             for code, token in enumerate(rows.tokens):
                 names.setdefault(token, []).append(self.width.floor(rows.ts[slice(*rows.bounds[code : code + 2])]))
         for token, parts in names.items():
