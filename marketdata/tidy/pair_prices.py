@@ -391,7 +391,7 @@ def lead_lag(
     for part in venues:
         frame = read(part)
         widths.append(width_of(frame, width, what="prices"))
-        _, of_tokens, name = probability_of(in_memory(frame, ("prices", *TOP_KINDS)))
+        _, of_tokens, name = probability_of(in_memory(frame, ("prices", *TOP_KINDS, "series")))
         widths[-1].check(of_tokens.ts)
         series.append(Series(of_tokens.tokens, of_tokens.bounds, of_tokens.ts, {"price": of_tokens.values[name]}))
     _refuse_widths(widths)

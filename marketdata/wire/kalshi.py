@@ -401,10 +401,10 @@ def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _group_facts(event: Mapping[str, Any] | None, series: Mapping[str, Any] | None) -> dict[str, Any]:
     """The fields of a market that its event and series tell."""
-    facts = {name: (series or {}).get(name) for name in ("fee_type", "fee_multiplier", "tags")}
+    facts = {name: (series or {}).get(name) for name in ("fee_type", "fee_multiplier", "tags", "settlement_sources")}
     facts["series_ticker"] = (series or {}).get("ticker")
-    of_event = ("event_ticker", "series_ticker", "mutually_exclusive", "category")
-    facts |= {name: (event or {}).get(name) for name in of_event if event}
+    of_event = ("event_ticker", "series_ticker", "mutually_exclusive", "category", "settlement_sources")
+    facts |= {name: event[name] for name in of_event if event and event.get(name) is not None}
     return {name: value for name, value in facts.items() if value is not None}
 
 

@@ -243,7 +243,9 @@ class KalshiStub(VenueStub):
 
     def series(self) -> dict[str, Any]:
         fees = {"fee_type": "quadratic", "fee_multiplier": 1}
-        return {"ticker": "KXRAIN", "title": "Rain", "category": "Climate", "tags": ["Weather"], **fees}
+        sources = [{"name": "NWS", "url": "https://www.weather.gov/nyc"}]
+        return {"ticker": "KXRAIN", "title": "Rain", "category": "Climate", "tags": ["Weather"],
+                "settlement_sources": sources, **fees}  # fmt: skip
 
     def event(self, number: int) -> dict[str, Any]:
         nested = [m for m in self.markets if self.traps.nests_archived or not self.is_archived(m)]

@@ -198,6 +198,7 @@ class PolymarketStub(VenueStub):
             "conditionId": market.condition[: 64 if market.is_v2 else 66],
             "startDate": to_text(market.opened), "active": True, "closed": is_over,
             "endDate": to_text(market.opened + DAY // 2),  # a deadline, not the end
+            "resolutionSource": "https://forecast.weather.gov/rain",
             "closedTime": to_text(market.closed)[:19].replace("T", " ") + "+00" if is_over else None,
             "outcomes": text(["Yes", "No"]), "outcomePrices": text([f"{price:g}" for price in prices]),
             "volume": str(volume) if self.traps.numbers_as_text else volume, "liquidityNum": 100.0 * market.k,

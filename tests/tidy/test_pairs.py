@@ -12,6 +12,9 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.kalshi_stub import KalshiStub
+from reference.polymarket_stub import PolymarketStub
+from reference.venues import client_of
 
 import marketdata as md
 from marketdata.errors import ConfigError, NotTidyError, PairWarning
@@ -172,6 +175,17 @@ def test_records_and_tables_of_any_kind_are_read() -> None:
     opposite = md.pairs(pl.DataFrame({"token_a": ["7"], "token_b": ["KXRAIN-26:no"]}), [gamma, kalshi])
     assert opposite["orientation"].tolist() == ["inverted"]
     assert md.pairs({"rain": "KXRAIN-26"}, [gamma, kalshi])["verdict"].tolist() == ["unknown"]
+
+
+def test_sources_of_series_are_those_of_their_markets() -> None:
+    """Kalshi names the source in the record of a series or event, and pairs of listed markets are compared by it."""
+    listed = []
+    for stub in (PolymarketStub(count=2), KalshiStub(count=2)):
+        with client_of(stub) as client:
+            more = {"series_slug": "KXRAIN"} if stub.venue == "kalshi" else {}
+            listed.append(client.markets(**more))
+    names = [(listed[0]["market_id"][0], listed[1]["market_id"][0])]
+    assert md.pairs(names, listed)["source"].to_list() == ["same"]
 
 
 @pytest.mark.parametrize(
