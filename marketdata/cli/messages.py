@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from marketdata import errors
@@ -69,8 +70,9 @@ _SHELL_FORMS = (
     (r"archive\.universe\(at\)", "archive.universe of Python"),
     (r"\b([a-z_]+)=\.\.\.", lambda m: _option(m[1])),
     (r"\b([a-z_]+)=True\b", lambda m: _option(m[1])),
-    (r"\b([a-z_]+)='([^']*)'", lambda m: f"{_option(m[1])} {m[2]}"),
+    (r"\b([a-z_]+)='([^']*)'", lambda m: f"{_option(m[1])} {shlex.quote(m[2])}"),
     (r"\b([a-z_]+)=(?=[^\w<{\[]|$)", lambda m: _option(m[1])),
+    (r"\bcolumns=\{([^}]*)\}", lambda m: f"--columns {_pairs(m[1])}"),
 )  # fmt: skip
 _PYTHON_ALONE = ("md.resample(", "archive.scan(")
 # What people type, and what it is here.
@@ -95,13 +97,19 @@ _MEANT = {
 }  # fmt: skip
 
 
-def in_shell(hint: str) -> str:
-    """A hint with options and commands in the place of arguments and calls of Python."""
-    if any(call in hint for call in _PYTHON_ALONE):
-        return hint
+def in_shell(text: str) -> str:
+    """A text with options and commands in the place of arguments and calls of Python."""
+    if any(call in text for call in _PYTHON_ALONE):
+        return text
     for pattern, shell in _SHELL_FORMS:
-        hint = re.sub(pattern, shell, hint)
-    return hint
+        text = re.sub(pattern, shell, text)
+    return text
+
+
+def _pairs(renamed: str) -> str:
+    """The pairs of a dict of Python, as ``--columns`` takes them."""
+    found = re.findall(r"""(['"])(.*?)\1: (?:(['"])(.*?)\3|\.\.\.)""", renamed)
+    return shlex.quote(",".join(f"{ours}={theirs or '...'}" for _, ours, _, theirs in found))
 
 
 def _option(argument: str) -> str:
@@ -126,7 +134,9 @@ def _parts(problem: Exception | Warning) -> Iterator[str]:
         if argument and isinstance(problem, errors.ConfigError):
             yield _option(argument)
             yield problem.value
-        yield problem.problem or type(problem).__name__
+        # What a service answered is shown as it is.
+        said = problem.problem or type(problem).__name__
+        yield said if isinstance(problem, errors.RequestError | errors.NetworkError) else in_shell(said)
         if isinstance(problem, errors.PlanError) and "base_url" not in problem.hint:
             place = " and a new archive" if problem.hint else ""
             yield f"Pass --resolution {problem.minimum_resolution}{place}." if problem.minimum_resolution else ""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import os
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from marketdata.cli import output
 from marketdata.errors import ConfigError
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
@@ -82,36 +87,92 @@ Sort = Annotated[
 ]  # fmt: skip
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[MARKET]...", help="Ids, slugs or addresses of pages of markets.", callback=_no_file),
+    typer.Argument(metavar="MARKET", help="Ids, slugs or addresses of pages of markets.", callback=_no_file),
 ]
 FromFile = Annotated[
     str | None, typer.Option(metavar="FILE", help="Ids or slugs, one a line, # begins a comment; - reads stdin.")
 ]
 
 
-def selection(
-    markets: list[str] | None,
-    from_file: str | None = None,
-    *,
-    every_market: bool = False,
-    event: str | None = None,
-    series: str | None = None,
-    tag: list[str] | None = None,
-    search: str | None = None,
-    state: list[str] | None = None,
-) -> dict[str, Any]:
-    """The arguments of `Archive.pull` that choose markets; ConfigError unless they are named, or filtered."""
-    filters = {"--event": event, "--series": series, "--tag": tag, "--search": search, "--state": state}
-    used = [option for option, value in filters.items() if value]
-    named = {"MARKET": markets, "--from-file": from_file, "--all": every_market}
-    given = [option for option, value in named.items() if value]
-    if len(given) + bool(used) != 1:
-        every = f"Give MARKET, --from-file, --all, or some of {', '.join(filters)}"
-        raise ConfigError(f"{every}; given are {', '.join([*given, *used]) or 'none'}.")
-    return {
-        "markets": markets or None, "file": from_file, "all_markets": every_market, "event_slug": event,
-        "series_slug": series, "tags": tag or None, "search": search, "state": state or None,
-    }  # fmt: skip
+@dataclass(frozen=True)
+class Filters:
+    """The options that narrow a listing of markets."""
+
+    event: Event = None
+    series: Series = None
+    tag: Tag = None
+    search: Search = None
+    state: State = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The same as arguments of `Client.markets`."""
+        return {
+            "event_slug": self.event, "series_slug": self.series, "tags": self.tag or None, "search": self.search,
+            "state": self.state or None,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Selection(Filters):
+    """The arguments and options that choose markets: by name, from a file, or by filters."""
+
+    markets: Names = None
+    from_file: FromFile = None
+
+    def chosen(self, *more: str, every_market: bool = False) -> dict[str, Any]:
+        """The arguments of `Archive.pull` that choose markets; ConfigError unless they are named, or filtered."""
+        names = [*(self.markets or ()), *more]
+        filters = {f"--{field.name}": getattr(self, field.name) for field in dataclasses.fields(Filters)}
+        used = [option for option, value in filters.items() if value]
+        named = {"MARKET": names, "--from-file": self.from_file, "--all": every_market}
+        given = [option for option, value in named.items() if value]
+        if len(given) + bool(used) != 1:
+            every = f"Give MARKET, --from-file, --all, or some of {', '.join(filters)}"
+            raise ConfigError(f"{every}; given are {', '.join([*given, *used]) or 'none'}.")
+        return {"markets": names or None, "file": self.from_file, "all_markets": every_market, **self.arguments}
+
+
+@dataclass(frozen=True)
+class TableFormat:
+    """The formats of a table that has an end."""
+
+    as_json: Json = False
+    as_csv: Csv = False
+
+    @property
+    def name(self) -> output.Format:
+        """The format that the options name; ConfigError for two."""
+        return output.choose(**dataclasses.asdict(self))
+
+
+@dataclass(frozen=True)
+class LinesFormat(TableFormat):
+    """The formats of a table that may be printed as it arrives."""
+
+    as_ndjson: Ndjson = False
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options of its groups: a parameter that is a dataclass becomes one for each of its fields."""
+    types = get_type_hints(command, include_extras=True)
+    groups = {name: kind for name, kind in types.items() if dataclasses.is_dataclass(kind)}
+    parameters: list[inspect.Parameter] = []
+    for one in inspect.signature(command).parameters.values():
+        fields = dataclasses.fields(groups[one.name]) if one.name in groups else ()
+        kinds = get_type_hints(groups[one.name], include_extras=True) if fields else {}
+        parameters += [one.replace(name=field.name, default=field.default, annotation=kinds[field.name])
+                       for field in fields] or [one.replace(annotation=types[one.name])]  # fmt: skip
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        for name, kind in groups.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in dataclasses.fields(kind)})
+        command(**given)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
 
 
 def client(base_url: str | None) -> Client:

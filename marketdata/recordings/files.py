@@ -90,7 +90,7 @@ def refuse_one_token(files: Iterable[Path], options: ReadOptions) -> None:
     """ConfigError for one ``token_id=`` of several files, which would become one token."""
     count = sum(RecordingFile(path).form is not None for path in files)
     if options.token_id is not None and NAME not in options.token_id and count > 1:
-        hint = f"token_id='{NAME}' (--token-id '{NAME}') takes the name of each file; or import them one by one."
+        hint = f"token_id='{NAME}' takes the name of each file; or import them one by one."
         problem = f"is the token of one file, and there are {count:,}."
         raise ConfigError(problem, argument="token_id", value=options.token_id, hint=hint)
 

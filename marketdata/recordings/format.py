@@ -142,7 +142,8 @@ def format_of(table: Table) -> Format:
     columns = ", ".join(file.columns[:30]) or "a JSON value that is no object"
     if any(scores.values()):
         names = " and of ".join(candidate.name for candidate in best)
-        raise ConfigError(f"{file.name!r} has the columns of {names}: {columns}. Choose one with format= (--format).")
+        choices = " or ".join(f"format={candidate.name!r}" for candidate in best)
+        raise ConfigError(f"{file.name!r} has the columns of {names}: {columns}. Choose one with {choices}.")
     raise ConfigError(f"{file.name!r} fits no known format.\n{_nearest(table)}\nIts columns are {columns}.")
 
 
@@ -168,7 +169,7 @@ def _nearest(table: Table) -> str:
     if table.file.options.format is None and all_formats()["wide-prices"].fits(Table(table.file.with_options(wide))):
         few = ", ".join(table.others[:3])
         return (
-            f"Its columns {few} may be prices of outcomes: format='wide-prices' (--format wide-prices) reads them so. "
+            f"Its columns {few} may be prices of outcomes: format='wide-prices' reads them so. "
             "If they are others, write one row for each time and token, as ts, token_id, price."
         )
 
@@ -182,7 +183,7 @@ def _nearest(table: Table) -> str:
     has = ", ".join(f"{name} ({column})" for name, column in table.columns.items() if name in needs)
     if not has:
         return (
-            "No column is one that a format needs: columns={'ts': 'when'} (--columns ts=when) names columns. Prices, "
+            "No column is one that a format needs: columns={'ts': 'when'} names columns. Prices, "
             "for example, need ts, token_id and price."
         )
     lines = [f"It looks most like {nearest.name}, {nearest.description}: it has {has}."]
@@ -196,7 +197,7 @@ def _nearest(table: Table) -> str:
         lines.append(f"In the way is {called}: {_OF_NO_KIND[of_no_kind[0]]}.")
     elif in_the_way:
         called = ", ".join(f"{table.columns[name]} ({name})" for name in in_the_way[:4])
-        or_format = "" if missing else f", or choose with format={nearest.name!r} (--format)"
+        or_format = "" if missing else f", or choose with format={nearest.name!r}"
         lines.append(f"In the way is {called}: take it out{or_format}.")
     return "\n".join(lines)
 
@@ -227,9 +228,9 @@ def _lacking(table: Table, missing: list[str]) -> str:
             "tokens so, or that of outcomes with columns={'token_label': 'theirs'}."
         )
     options = {
-        "token_id": ", or the token with token_id= (--token-id)",
-        "market_id": ", or the market with token_id= (--token-id)" if table.has_both_outcomes else "",
-        "ts": ", or take the time of the file with clock='modified' (--clock modified)",
+        "token_id": ", or the token with token_id='TOKEN'",
+        "market_id": ", or the market with token_id='TOKEN'" if table.has_both_outcomes else "",
+        "ts": ", or take the time of the file with clock='modified'",
     }
     return (
         f"It lacks {', '.join(missing)}{''.join(denied[:1])}: name the column with {_option(name, theirs)}"
@@ -238,7 +239,7 @@ def _lacking(table: Table, missing: list[str]) -> str:
 
 
 def _option(name: str, column: str) -> str:
-    return f"columns={{{name!r}: {column!r}}} (--columns {name}={column})"
+    return f"columns={{{name!r}: {column!r}}}"
 
 
 # What a user does with files of other kinds.

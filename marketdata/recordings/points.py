@@ -188,7 +188,7 @@ def _repeats(rows: pl.DataFrame, points: pl.DataFrame, table: Table) -> _Repeats
             column = table.columns.get(name, name)
             key = (
                 f", which differ by {column} ({few}). Keep the rows of one of them, make a file of each, or, if "
-                f"it says the token, name it with columns={{'token_id': {column!r}}} (--columns token_id={column})."
+                f"it says the token, name it with columns={{'token_id': {column!r}}}."
             )
             return _Repeats(again, len(points), key)
     return _Repeats(again, len(points))
@@ -244,7 +244,7 @@ def _without_empty_sides(quotes: pl.DataFrame) -> pl.DataFrame:
     if len(both) >= _FEW_QUOTES and len(crossed) * 2 > len(both):
         raise ConfigError(
             f"best_bid is above best_ask in {len(crossed):,} of {len(both):,} rows. If the columns are called the "
-            "other way round, name them with columns={'best_bid': ...} (--columns best_bid=...,best_ask=...)."
+            "other way round, name them with columns={'best_bid': ..., 'best_ask': ...}."
         )
     bids, asks = (
         [name for name in quotes.columns if name in (side, f"{side}_size")] for side in ("best_bid", "best_ask")
@@ -358,7 +358,7 @@ def _refuse_two_outcomes(points: pl.DataFrame) -> None:
         if any({*pair} <= {*of_token} for pair in OUTCOME_PAIRS):
             raise ConfigError(
                 f"token {token!r} is called {' and '.join(sorted(of_token))}. If it is the id of a market, name its "
-                "column with columns={'market_id': ...} (--columns market_id=...); else take the labels out."
+                "column with columns={'market_id': ...}; else take the labels out."
             )
 
 

@@ -63,8 +63,7 @@ def is_history(table: Table) -> str | None:
         time = columns["ts"]
         raise ConfigError(
             f"{table.file.name!r} has the time {time}, which may be when its prices were seen, or a fact of each "
-            f"record. columns={{'ts': {time!r}}} (--columns ts={time}) reads prices through time, format='markets' "
-            "(--format) records."
+            f"record. columns={{'ts': {time!r}}} reads prices through time, format='markets' records."
         )
     return None
 
@@ -128,12 +127,12 @@ def _refuse_history(table: Table, kind: RecordKind, rows: list[Row]) -> None:
     if timed * 10 > others > 0:
         raise ConfigError(
             f"{about}, such as another {column}, so its rows are a history and not records. "
-            f"columns={{'ts': {column!r}}} (--columns ts={column}) names their time."
+            f"columns={{'ts': {column!r}}} names their time."
         )
     if others * 2 >= len(rows) > 0:
         raise ConfigError(
             f"{about}, so its rows are a history without a time, and not records. Name the column of their time with "
-            "columns={'ts': 'when'} (--columns ts=when), or keep one row a record."
+            "columns={'ts': 'when'}, or keep one row a record."
         )
     if others * 100 > len(rows):
         warn(f"{about}; the last one counts.", RecordingWarning)

@@ -238,7 +238,7 @@ class Table:
                 )
                 dates = formats_of_dates(frame[column].drop_nulls())
                 say = f"say which dates these are with {' or '.join(dates)}"
-                name = "name another column with columns={'ts': ...} (--columns ts=...)"
+                name = "name another column with columns={'ts': ...}"
                 raise ConfigError(
                     f"{column} is neither an ISO 8601 time nor a Unix time since 2015: it has {some}. Else "
                     f"{say if dates else name}."
@@ -450,7 +450,7 @@ def two_times(table: Table) -> ConfigError:
     time, other = table.times
     return ConfigError(
         f"{table.file.name!r} has two times, {time} and {other}, which differ. Choose one with "
-        f"columns={{'ts': {other!r}}} or columns={{'ts': {time!r}}} (--columns ts={other})."
+        f"columns={{'ts': {other!r}}} or columns={{'ts': {time!r}}}."
     )
 
 

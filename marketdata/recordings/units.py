@@ -133,7 +133,7 @@ def formats_of_dates(values: pl.Series) -> list[str]:
     texts = values.cast(pl.String, strict=False).str.strip_chars().head(200).to_list()
     forms = [date + time for time in _TIMES_OF_DAY for date in _DATES]
     found = [form for form in forms if all(_date(text, form) is not None for text in texts)]
-    return [f"time_format={form!r} (--time-format {form!r})" for form in found[:3]]
+    return [f"time_format={form!r}" for form in found[:3]]
 
 
 def moments(texts: pl.Series) -> pl.Series:
@@ -236,7 +236,7 @@ class PriceUnit(NamedTuple):
                 raise ConfigError(
                     f"{len(outside):,} of {len(known):,} values of {what} are outside of 0 to 1, such as "
                     f"{outside[0]:g}, so they may be returns, another scale or two units in one column. Name another "
-                    "column with columns={'price': ...} (--columns price=...), or take these rows out."
+                    "column with columns={'price': ...}, or take these rows out."
                 )
             return cls()
         possible = (known >= 0) & (known <= 100)
@@ -246,7 +246,7 @@ class PriceUnit(NamedTuple):
             raise ConfigError(
                 f"{int(above.sum()):,} of {len(known):,} values of {what} are above 1, such as {known[above][0]:g}, "
                 "and they are not all cents from 0 to 100. A price is a probability from 0 to 1: divide the column "
-                "first, or name another one with columns={'price': ...} (--columns price=...)."
+                "first, or name another one with columns={'price': ...}."
             )
         is_whole = known == np.rint(known)
         if is_whole.mean() < _MOST_WHOLE and known.min() >= 1 and np.median(known) < _ODDS:

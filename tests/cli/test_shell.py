@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -130,9 +131,13 @@ def test_a_pull_in_a_terminal_is_a_line_a_market_and_a_sum(folder: Path, tmp_pat
         ranges = rows_of(marketdata("pull", "b", "--search", "harbour", *HOUR, cwd=tmp_path, **env).stdout)
     lines = shown.splitlines()
     assert max(map(len, lines)) <= 80
-    sums = [line for line in lines if re.fullmatch(r"\d+ markets, \d+ ranges, [\d,]+ points", line)]
+    sums = [line for line in lines if re.match(r"\d+ markets, \d+ ranges, [\d,]+ points, 2025-12-31 12:00 to ", line)]
     assert len(sums) == 1
     assert sums[0].split()[2] == str(len(ranges))
+    head, *rows = lines[: lines.index(sums[0])]
+    assert head.split()[:5] == ["market", "books", "metrics", "prices", "state"]
+    names = [row.split()[0] for row in rows if not row.startswith("...")]
+    assert len(names) == len({*names}) == len({row["market_id"] for row in ranges})
     assert {"view", "market_id", "start", "end", "state", "rows", "resolution"} <= set(ranges[0])
 
 
@@ -150,6 +155,18 @@ def test_a_frame_of_markets_is_pulled_without_asking_for_records(folder: Path, t
         client.market_records = client.market = refused  # type: ignore[method-assign, assignment]
         pulled = archive.pull(client, frame, views="prices", start="2025-12-31T12:00", end="2025-12-31T12:30")
     assert {*pulled["market_id"]} == {*frame["market_id"]} == {*archive.markets()["market_id"]}
+
+
+def test_what_a_refused_file_needs_is_said_in_options_that_work(tmp_path: Path) -> None:
+    """The remedy is an option of the command, quoted where a shell needs it, and works as it is printed."""
+    (tmp_path / "a.csv").write_text("timestamp,token_id,price\n13/01/2026 10:00,7,.5\n14/01/2026 11:00,7,.6\n")
+    refused = marketdata("import", "x", "a.csv", cwd=tmp_path)
+    assert refused.returncode == 2
+    [option] = re.findall(r"--time-format '.*'", refused.stderr)
+    assert "time_format=" not in refused.stderr
+    assert marketdata("import", "x", "a.csv", *shlex.split(option), cwd=tmp_path).returncode == 0
+    said = messages.in_shell("columns={'best_bid': 'My Bid', 'best_ask': ...}")
+    assert said == "--columns 'best_bid=My Bid,best_ask=...'"
 
 
 def test_a_refused_file_has_its_exit_code_with_explain_too(tmp_path: Path) -> None:

@@ -371,8 +371,8 @@ REFUSED = {
     "events_of_books.csv": (
         f"type,ticker,side,price,qty,ts\nsnapshot,{TICKER},buy,45,3,{S}\n", "most moments have one row, as changes have"
     ),
-    "sum_of_one.csv": (f"ts,model_a,model_b\n{S},.35,.60\n{S + 60},.3,.7\n", "--format wide-prices"),
-    "weights.csv": (f"ts,tech,oil,gold\n{S},.2,.3,.5\n{S + 60},.3,.3,.4\n", "--format wide-prices"),
+    "sum_of_one.csv": (f"ts,model_a,model_b\n{S},.35,.60\n{S + 60},.3,.7\n", "format='wide-prices'"),
+    "weights.csv": (f"ts,tech,oil,gold\n{S},.2,.3,.5\n{S + 60},.3,.3,.4\n", "format='wide-prices'"),
     "odds.csv": (
         f"timestamp,token_id,price\n{S},{T},1.91\n{S + 60},{T},2.05\n{S + 120},{T},3\n", "may be decimal odds or cents"
     ),
@@ -394,7 +394,7 @@ REFUSED = {
         "may be cents or prices of 0 and 1",
     ),
     "named_cents.csv": (f"ts,token_id,price_cents\n{S},{T},.4523\n", "price_cents says cents, and its values"),
-    "no_market.csv": (f"recv_ts_ms,up_bid,up_ask\n{S}000,.4,.5\n", r"or the market with token_id= \(--token-id\)"),
+    "no_market.csv": (f"recv_ts_ms,up_bid,up_ask\n{S}000,.4,.5\n", r"or the market with token_id='TOKEN'"),
     "removed_levels.csv": (
         f"ts,token_id,side,price,size,hash\n{S},{T},BUY,.4,10,a\n{S + 1},{T},BUY,.4,0,b\n", "looks most like"
     ),

@@ -157,7 +157,7 @@ def test_files_of_the_collection_are_what_they_are(tmp_path: Path) -> None:
         assert trades["price"].is_between(0, 1).all()
     # What a file does not say is asked for by name.
     for name, options in (("prices_history.json", {}), ("kalshi_orderbook.json", {"clock": "modified"})):
-        with pytest.raises(ConfigError, match=r"token_id= \(--token-id") as problem:
+        with pytest.raises(ConfigError, match=r"token_id='TOKEN'") as problem:
             md.Archive(tmp_path / "none").add_files(CASES / name, **options)
         assert len(str(problem.value).splitlines()) <= 6
         given = md.Archive(tmp_path / name, frame="polars")
@@ -229,7 +229,7 @@ def test_explain_says_roles_evidence_and_rows(tmp_path: Path) -> None:
     (path := tmp_path / "none.csv").write_text(f"timestamp,asset,price\n{S},btc,0.5\n")
     ((text, _),) = explained([str(path)], ReadOptions())
     assert "asset is no token_id" in text
-    assert "--token-id" in text
+    assert "token_id=" in text
 
 
 _VALUES = {

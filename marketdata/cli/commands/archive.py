@@ -26,6 +26,7 @@ _LONGEST_NAME = 24  # of a market in a line of 80 columns
 _EVERY_ROW = 2**31  # more than any table has
 
 
+@parameters.grouped
 def pull(
     archive: parameters.Folder,
     start: Annotated[
@@ -35,20 +36,14 @@ def pull(
             show_default="now, with --follow",
         ),
     ] = None,
-    markets: parameters.Names = None,
+    *,
+    selection: parameters.Selection,
     end: Annotated[str | None, typer.Option(help="End, exclusive; up to now without it.")] = None,
     period: parameters.Period = None,
     market: Annotated[list[str] | None, typer.Option(help="The same as MARKET; may be given again.")] = None,
-    event: parameters.Event = None,
-    series: parameters.Series = None,
-    tag: parameters.Tag = None,
-    search: parameters.Search = None,
-    state: parameters.State = None,
-    from_file: parameters.FromFile = None,
     view: parameters.Views = None,
     resolution: parameters.NewWidth = None,
     base_url: parameters.BaseUrl = None,
-    *,
     clamp: parameters.Clamp = False,
     every_market: Annotated[bool, typer.Option("--all", help="Every market that the service lists.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be fetched.")] = False,
@@ -57,13 +52,12 @@ def pull(
         bool, typer.Option("--follow", help="Keep pulling until stopped; a line per round on stderr.")
     ] = False,
     every: Annotated[str, typer.Option(help="From round to round, with --follow: 30s, 1m, 1h.")] = "1m",
-    as_json: parameters.Json = False,
-    as_csv: parameters.Csv = False,
+    printed: parameters.TableFormat,
 ) -> None:
     """Fetch what is missing in an archive. The first pull creates it.
 
-    The table has a line for each market and view; --csv and --json have one for each range. With --follow, Ctrl-C or
-    SIGTERM ends it with exit code 0, and the same command continues where it was.
+    The table has a line for each market with the points of each view; --csv and --json have one for each range.
+    With --follow, Ctrl-C or SIGTERM ends it with exit code 0, and the same command continues where it was.
 
     \b
     Examples:
@@ -73,11 +67,8 @@ def pull(
       marketdata pull history --from-file markets.txt --start 2025-12-01 --follow
       marketdata pull history SLUG --service polymarket --view books --follow
     """
-    fmt = output.choose(as_json=as_json, as_csv=as_csv)
-    names = [*(markets or ()), *(market or ())]
-    chosen = parameters.selection(
-        names, from_file, every_market=every_market, event=event, series=series, tag=tag, search=search, state=state
-    )
+    fmt = printed.name
+    chosen = selection.chosen(*(market or ()), every_market=every_market)
     from marketdata.archive import Archive
     from marketdata.archive.store import is_archive
 
@@ -90,8 +81,8 @@ def pull(
             "--period": period,
             "--dry-run": dry_run,
             "--refresh": refresh,
-            "--json": as_json,
-            "--csv": as_csv,
+            "--json": printed.as_json,
+            "--csv": printed.as_csv,
         }
         if wrong := [name for name, value in useless.items() if value]:
             raise ConfigError(f"--follow excludes {', '.join(wrong)}.")
@@ -121,25 +112,32 @@ def pull(
 
 
 def _by_market(archive: Archive, ranges: pl.DataFrame) -> pl.DataFrame:
-    """A line for each market and view: its ranges, their first and last time, points and states."""
+    """A line for each market: the points of each view that was fetched, the states and the ends of its ranges."""
     import polars as pl
 
-    lines = ranges.with_columns(pl.col("market_id", "state").cast(pl.String)).group_by(
-        "market_id", "view", maintain_order=True
+    texts = ranges.with_columns(pl.col("market_id", "view", "state").cast(pl.String))
+    views = texts["view"].unique(maintain_order=True).to_list()
+    # No ranges of a view are no points of it; ranges that were not fetched have no number.
+    points = [pl.col("rows").filter(pl.col("view") == view) for view in views]
+    summed = texts.group_by("market_id", maintain_order=True).agg(
+        *(
+            pl.when(rows.is_not_null().any()).then(rows.sum()).alias(view)
+            for view, rows in zip(views, points, strict=True)
+        ),
+        pl.col("state").unique(maintain_order=True).str.join(", "),
+        pl.col("start").min().alias("from"),
+        pl.col("end").max().alias("to"),
     )
-    first, last = pl.col("start").min().alias("from"), pl.col("end").max().alias("to")
-    points = pl.col("rows").sum().alias("points")
-    states = pl.col("state").unique(maintain_order=True).str.join(", ").alias("state")
-    summed = lines.agg(first, last, points, states)
     slugs = {str(one["id"]): one.get("slug") or str(one["id"]) for one in archive.records("markets")}
     names = [without_middle(slugs.get(name, name), _LONGEST_NAME) for name in summed["market_id"]]
-    return summed.select(pl.Series("market", names), "view", "from", "to", "points", "state")
+    return summed.select(pl.Series("market", names), pl.exclude("market_id"))
 
 
 def _sum(ranges: pl.DataFrame) -> str:
-    """All ranges in a line."""
-    markets, points = ranges["market_id"].n_unique(), int(ranges["rows"].sum() or 0)
-    return f"{markets:,} markets, {len(ranges):,} ranges, {points:,} points"
+    """All ranges in a line; a dry run has no points."""
+    points = f"{int(ranges['rows'].sum()):,} points, " if ranges["rows"].count() else ""
+    start, end = (f"{at:%Y-%m-%d %H:%M}" for at in (ranges["start"].min(), ranges["end"].max()))
+    return f"{ranges['market_id'].n_unique():,} markets, {len(ranges):,} ranges, {points}{start} to {end}"
 
 
 def _lines(rounds: Iterator[Round]) -> Iterator[str]:
@@ -167,15 +165,11 @@ def _print(lines: Iterator[str], end_line: str = "stopped; the same command goes
         signal.signal(signal.SIGTERM, before)
 
 
+@parameters.grouped
 def record(
     archive: parameters.Folder,
-    markets: parameters.Names = None,
-    event: parameters.Event = None,
-    series: parameters.Series = None,
-    tag: parameters.Tag = None,
-    search: parameters.Search = None,
-    state: parameters.State = None,
-    from_file: parameters.FromFile = None,
+    *,
+    selection: parameters.Selection,
     every: Annotated[str | None, typer.Option(help="Width of a bucket of a new archive.", show_default="1s")] = None,
     base_url: parameters.BaseUrl = None,
     commit_every: Annotated[float, typer.Option(help="Seconds between commits, with a line each on stderr.")] = 15.0,
@@ -192,7 +186,7 @@ def record(
       marketdata record seconds SLUG --service polymarket
       marketdata record minutes --event SLUG --service polymarket --every 1m
     """
-    chosen = parameters.selection(markets, from_file, event=event, series=series, tag=tag, search=search, state=state)
+    chosen = selection.chosen()
     from marketdata.archive import Archive
 
     client = parameters.client(base_url)
@@ -238,6 +232,7 @@ def _address(address: str) -> Iterator[str]:
         time.sleep(1)
 
 
+@parameters.grouped
 def verify(
     archive: Annotated[str | None, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.")] = None,
     market: Annotated[
@@ -250,8 +245,7 @@ def verify(
     repair: Annotated[
         bool, typer.Option("--repair", help="Mark damaged ranges as missing, for the next pull.")
     ] = False,
-    as_json: parameters.Json = False,
-    as_csv: parameters.Csv = False,
+    printed: parameters.TableFormat,
 ) -> None:
     """Check an archive, or how a service reads the interface.
 
@@ -266,13 +260,13 @@ def verify(
     """
     if (archive is None) == (market is None) or (archive is not None and base_url is not None):
         raise ConfigError("Give the folder of an archive, or --market MARKET of a --service with --start and --end.")
-    fmt = output.choose(as_json=as_json, as_csv=as_csv)
+    fmt = printed.name
     if market is not None:
         if start is None or end is None:
             raise ConfigError("--market needs --start and --end; a day is enough.")
         report = parameters.client(base_url).verify(market, start, end)
         facts = {finding.reading: finding.found for finding in report.findings} | {"service": report.service.rows}
-        output.record(facts, as_json=as_json, text=str(report))
+        output.record(facts, as_json=printed.as_json, text=str(report))
         if report.variants:
             raise typer.Exit(1)
         return
@@ -293,12 +287,11 @@ def compact(archive: parameters.Folder, *, as_json: parameters.Json = False) -> 
     output.record({"files_fewer": fewer}, as_json=as_json, text=f"{fewer:,} files fewer")
 
 
+@parameters.grouped
 def coverage(
     archive: parameters.Folder,
     *,
-    as_json: parameters.Json = False,
-    as_csv: parameters.Csv = False,
-    as_ndjson: parameters.Ndjson = False,
+    printed: parameters.LinesFormat,
 ) -> None:
     """Show which ranges an archive has.
 
@@ -306,7 +299,7 @@ def coverage(
     Example:
       marketdata coverage history
     """
-    fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
+    fmt = printed.name
     source = parameters.open_archive(archive)
     ranges: Any = source.coverage()
     shown = _legible(source, ranges) if fmt == "table" else ranges
@@ -325,6 +318,7 @@ def _legible(archive: Archive, ranges: pl.DataFrame) -> pl.DataFrame:
     return ranges.select(market, "view", "start", "end", pl.Series("points", points), "state")
 
 
+@parameters.grouped
 def import_(
     archive: parameters.Folder,
     source: Annotated[
@@ -367,8 +361,7 @@ def import_(
     explain: Annotated[
         bool, typer.Option("--explain", help="Say what the columns are taken for, and why; store nothing.")
     ] = False,
-    as_json: parameters.Json = False,
-    as_csv: parameters.Csv = False,
+    printed: parameters.TableFormat,
 ) -> None:
     """Add files to an archive. The first import creates it.
 
@@ -389,7 +382,7 @@ def import_(
     from marketdata.archive import Archive
     from marketdata.archive.imports import is_left_out
 
-    fmt = output.choose(as_json=as_json, as_csv=as_csv)
+    fmt = printed.name
     renamed = None
     if columns:
         pairs = [[name.strip() for name in pair.split("=")] for pair in ",".join(columns).split(",")]
@@ -407,7 +400,7 @@ def import_(
         options = ReadOptions(clock, kept_fields(keep or ()), form, renamed_columns(renamed), token_id, time_format)
         refused = 0
         for text, problem in explained(source, options):
-            typer.echo(text)
+            typer.echo(messages.in_shell(text))
             refused = refused or (0 if problem is None else messages.code(problem))
         if refused:
             raise typer.Exit(refused)
@@ -439,6 +432,7 @@ def import_(
         raise typer.Exit(1)
 
 
+@parameters.grouped
 def export(
     archive: parameters.Folder,
     view: Annotated[Literal["books", "prices", "metrics", "quotes", "markets"], typer.Argument(metavar="VIEW")],
@@ -450,9 +444,7 @@ def export(
     out: parameters.Out = None,
     rows: parameters.RowsOption = None,
     *,
-    as_json: parameters.Json = False,
-    as_csv: parameters.Csv = False,
-    as_ndjson: parameters.Ndjson = False,
+    printed: parameters.LinesFormat,
 ) -> None:
     """Read points or market records of an archive.
 
@@ -463,7 +455,7 @@ def export(
       marketdata export history prices SLUG -r 1h
       marketdata export history books --out copy/books.parquet
     """
-    fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
+    fmt = printed.name
     source = parameters.open_archive(archive)
     if out is not None:
         parameters.check_out(out)
@@ -476,7 +468,7 @@ def export(
     else:
         data = source.scan(view, None, start, end, resolution, period=period)
     if out is not None:
-        output.write(data, out, as_json=as_json)
+        output.write(data, out, as_json=printed.as_json)
     else:
         output.show(data, fmt, rows, columns=LISTED["markets"] if view == "markets" else None)
 

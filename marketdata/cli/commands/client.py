@@ -43,14 +43,13 @@ def usage(base_url: parameters.BaseUrl = None, *, as_json: parameters.Json = Fal
     output.record(facts, as_json=as_json, text="\n".join(lines))
 
 
+@parameters.grouped
 def series(
     search: parameters.Search = None,
     rows: ListedRows = None,
     base_url: parameters.BaseUrl = None,
     *,
-    as_json: parameters.Json = False,
-    as_csv: parameters.Csv = False,
-    as_ndjson: parameters.Ndjson = False,
+    printed: parameters.LinesFormat,
 ) -> None:
     """List series, the themes that events belong to.
 
@@ -58,19 +57,18 @@ def series(
     Example:
       marketdata series --search election
     """
-    fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
+    fmt = printed.name
     _list("series", base_url, fmt, rows, search=search)
 
 
+@parameters.grouped
 def events(
     of_series: Annotated[str | None, typer.Option("--series", help="Slug of a series.")] = None,
     search: parameters.Search = None,
     rows: ListedRows = None,
     base_url: parameters.BaseUrl = None,
     *,
-    as_json: parameters.Json = False,
-    as_csv: parameters.Csv = False,
-    as_ndjson: parameters.Ndjson = False,
+    printed: parameters.LinesFormat,
 ) -> None:
     """List events, the happenings that markets ask about.
 
@@ -79,24 +77,19 @@ def events(
       marketdata events --search election
       marketdata events --series SLUG --json
     """
-    fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
+    fmt = printed.name
     _list("events", base_url, fmt, rows, series_slug=of_series, search=search)
 
 
+@parameters.grouped
 def markets(
-    words: Annotated[list[str] | None, typer.Argument(metavar="[WORDS]...", help="Words to look for.")] = None,
-    event: parameters.Event = None,
-    series: parameters.Series = None,
-    tag: parameters.Tag = None,
-    search: parameters.Search = None,
-    state: parameters.State = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="WORDS", help="Words to look for.")] = None,
+    *,
+    filters: parameters.Filters,
     sort: parameters.Sort = None,
     rows: ListedRows = None,
     base_url: parameters.BaseUrl = None,
-    *,
-    as_json: parameters.Json = False,
-    as_csv: parameters.Csv = False,
-    as_ndjson: parameters.Ndjson = False,
+    printed: parameters.LinesFormat,
 ) -> None:
     """List markets.
 
@@ -106,22 +99,19 @@ def markets(
       marketdata markets --sort volume_24h --rows 10 --service polymarket
       marketdata markets --event SLUG --json
     """
-    fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
-    if words and search is not None:
+    fmt = printed.name
+    if words and filters.search is not None:
         raise ConfigError("is given twice: as WORDS and by --search.", argument="search")
-    _list(
-        "markets", base_url, fmt, rows, search=" ".join(words) if words else search, event_slug=event,
-        series_slug=series, tags=tag or None, state=state or None, sort=sort,
-    )  # fmt: skip
+    filters = dataclasses.replace(filters, search=" ".join(words)) if words else filters
+    _list("markets", base_url, fmt, rows, **filters.arguments, sort=sort)
 
 
+@parameters.grouped
 def tokens(
     market: Annotated[str, typer.Argument(metavar="MARKET", help="Id or slug of a market.")],
     base_url: parameters.BaseUrl = None,
     *,
-    as_json: parameters.Json = False,
-    as_csv: parameters.Csv = False,
-    as_ndjson: parameters.Ndjson = False,
+    printed: parameters.LinesFormat,
 ) -> None:
     """List the tokens of a market, one for each outcome.
 
@@ -129,7 +119,7 @@ def tokens(
     Example:
       marketdata tokens SLUG
     """
-    fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
+    fmt = printed.name
     frame: Any = parameters.client(base_url).tokens(market)
     output.show(frame, fmt, max(1, len(frame)), columns=[c for c in frame.columns if c != "market_id"])
 
@@ -144,6 +134,7 @@ def _list(kind: RecordKind, base_url: str | None, fmt: output.Format, rows: int 
     output.show(frame, fmt, shown, columns=columns, empty=f"no {kind} match.", more=more)
 
 
+@parameters.grouped
 def fetch(
     view: parameters.ViewArgument,
     market: parameters.MarketsArgument,
@@ -159,9 +150,7 @@ def fetch(
     every_page: Annotated[
         bool, typer.Option("--all", help="Also more than 50 requests where --start or --end is left out.")
     ] = False,
-    as_json: parameters.Json = False,
-    as_csv: parameters.Csv = False,
-    as_ndjson: parameters.Ndjson = False,
+    printed: parameters.LinesFormat,
 ) -> None:
     """Fetch books, prices, metrics or quotes of markets. JSON lines are printed as they arrive.
 
@@ -171,7 +160,7 @@ def fetch(
       marketdata fetch prices A B --start 2025-12-31 --end 2026-01-01 -o p.csv
       marketdata fetch books SLUG --start 2025-12-31 --ndjson
     """
-    fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
+    fmt = printed.name
     if out is not None:
         parameters.check_out(out)
     source: Any = parameters.client(base_url)
@@ -189,7 +178,7 @@ def fetch(
         if frame is None or not len(frame):
             raise
     if out is not None:
-        output.write(frame, out, as_json=as_json)
+        output.write(frame, out, as_json=printed.as_json)
     else:
         output.show(frame, fmt, rows)
     if missing is not None:

@@ -82,7 +82,8 @@ def new(
 
 
 @keys.command("list")
-def list_(file: KeyFile, *, as_json: parameters.Json = False, as_csv: parameters.Csv = False) -> None:
+@parameters.grouped
+def list_(file: KeyFile, *, printed: parameters.TableFormat) -> None:
     """List keys by id; never the keys themselves.
 
     \b
@@ -96,7 +97,7 @@ def list_(file: KeyFile, *, as_json: parameters.Json = False, as_csv: parameters
     entries = [entry.model_dump() for entry in read_key_file(file).keys]
     schema: dict[str, Any] = dict.fromkeys(("id", "plan", "organization"), pl.String)
     schema |= {**dict.fromkeys(("created", "expires"), pl.Datetime("us", "UTC")), "revoked": pl.Boolean}
-    output.show(pl.DataFrame(entries, schema), output.choose(as_json=as_json, as_csv=as_csv), max(1, len(entries)))
+    output.show(pl.DataFrame(entries, schema), printed.name, max(1, len(entries)))
 
 
 @keys.command()

@@ -35,7 +35,7 @@ def _at_starts(ends: pl.DataFrame, table: Table) -> pl.DataFrame:
     if not widths:
         raise ConfigError(
             f"{table.file.name!r} has the ends of candles and one of a token, so their width is not known. Name the "
-            "column of their starts with columns={'ts': 'when'} (--columns ts=when), or bring two candles."
+            "column of their starts with columns={'ts': 'when'}, or bring two candles."
         )
     return ends.with_columns(pl.col("ts") - pl.duration(microseconds=min(widths)))
 

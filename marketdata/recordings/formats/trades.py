@@ -40,7 +40,7 @@ def has_outcomes_elsewhere(table: Table) -> str | None:
         if not texts or not all(said) or len(set().union(*said)) == 1:
             continue
         if texts == {"yes", "no"}:
-            option = f"columns={{'token_label': {column!r}}} (--columns token_label={column})"
+            option = f"columns={{'token_label': {column!r}}}"
             return f"{column} has Yes and No: if it is the outcome of each row, say so with {option}, else take it out."
         return f"{column} has Yes and No beside other words: write two columns, outcome of Yes and No, and side."
     return None
