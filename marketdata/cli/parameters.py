@@ -156,7 +156,7 @@ class LinesFormat(TableFormat):
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """A command with the options of its groups: a parameter that is a dataclass becomes one for each of its fields."""
     types = get_type_hints(command, include_extras=True)
-    groups = {name: kind for name, kind in types.items() if dataclasses.is_dataclass(kind)}
+    groups: dict[str, Any] = {name: kind for name, kind in types.items() if dataclasses.is_dataclass(kind)}
     parameters: list[inspect.Parameter] = []
     for one in inspect.signature(command).parameters.values():
         fields = dataclasses.fields(groups[one.name]) if one.name in groups else ()
@@ -167,7 +167,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(**given: Any) -> None:
         for name, kind in groups.items():
-            given[name] = kind(**{field.name: given.pop(field.name) for field in dataclasses.fields(kind)})
+            names = [field.name for field in dataclasses.fields(kind) if field.name in given]
+            given[name] = kind(**{name: given.pop(name) for name in names})
         command(**given)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

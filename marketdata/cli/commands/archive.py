@@ -136,7 +136,7 @@ def _by_market(archive: Archive, ranges: pl.DataFrame) -> pl.DataFrame:
 def _sum(ranges: pl.DataFrame) -> str:
     """All ranges in a line; a dry run has no points."""
     points = f"{int(ranges['rows'].sum()):,} points, " if ranges["rows"].count() else ""
-    start, end = (f"{at:%Y-%m-%d %H:%M}" for at in (ranges["start"].min(), ranges["end"].max()))
+    start, end = (f"{at:%Y-%m-%d %H:%M}" for at in (min(ranges["start"]), max(ranges["end"])))
     return f"{ranges['market_id'].n_unique():,} markets, {len(ranges):,} ranges, {points}{start} to {end}"
 
 
