@@ -151,15 +151,23 @@ def main() -> int:
     texts = {PACKAGE / "tidy" / "book_measures.pyi": stub(names), top: top_level(top.read_text("utf-8"), names)}
     texts = {path: formatted(text) for path, text in texts.items()}
     texts[accessor] = methods(accessor.read_text("utf-8"), names)
-    texts[PACKAGE.parent / "docs" / "reference" / "measures.md"] = page(names)
-    texts[PACKAGE.parent / "docs" / "reference" / "signatures.md"] = signatures()
-    stale = [path for path, text in texts.items() if not path.exists() or path.read_text("utf-8") != text]
+    stale = stale_of(texts)
+    if not stale:  # a package with stale names cannot tell its signatures
+        reference = PACKAGE.parent / "docs" / "reference"
+        texts = {reference / "measures.md": page(names), reference / "signatures.md": signatures()}
+        stale = stale_of(texts)
     if "--check" in sys.argv:
         sys.stdout.writelines(f"{path.name} is stale; run make stubs\n" for path in stale)
         return len(stale)
-    for path, text in texts.items():
-        path.write_text(text, "utf-8")
-    return 0
+    for path in stale:
+        path.write_text(texts[path], "utf-8")
+    # The next process sees the package with its new names.
+    return subprocess.call([sys.executable, __file__]) if stale else 0
+
+
+def stale_of(texts: Mapping[Path, str]) -> list[Path]:
+    """The files that have another text."""
+    return [path for path, text in texts.items() if not path.exists() or path.read_text("utf-8") != text]
 
 
 if __name__ == "__main__":

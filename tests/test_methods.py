@@ -41,7 +41,7 @@ def test_the_functions_whose_first_argument_is_a_frame_are_methods() -> None:
 
 
 def test_durations_widths_and_fees_mean_the_same_everywhere() -> None:
-    """A duration is a text or a timedelta, a width may be left out, and what is called net needs its fees."""
+    """A duration is a text or a timedelta, a width follows by position and may be left out, net needs its fees."""
     durations = {"horizon", "horizons", "latency", "exit_after", "tolerance", "before", "after", "max_gap", "max_age"}
     found = set()
     for name in FUNCTIONS:
@@ -50,8 +50,12 @@ def test_durations_widths_and_fees_mean_the_same_everywhere() -> None:
         assert all("Duration" in str(takes[one].annotation) for one in durations & takes.keys()), name
         widths = [one for one in takes if name != "show" and one.endswith("width")]
         assert [takes[one].default for one in widths] == [None] * len(widths), name
+        assert name == "replay" or all(
+            (takes[w].kind is inspect.Parameter.KEYWORD_ONLY) == (w != "width") for w in widths
+        )
+        assert "interval" not in takes or takes["interval"].default == 0.95, name
     assert found == durations
-    for name in ("event_arbitrage", "execute", "forward_returns", "study"):
+    for name in ("execute", "forward_returns", "study"):
         assert inspect.signature(getattr(md, name)).parameters["fees"].default is inspect.Parameter.empty, name
 
 

@@ -38,7 +38,7 @@ from marketdata.plot.tokens import (
 from marketdata.points import schema
 from marketdata.points.arguments import choice, flag, text
 from marketdata.points.mirrors import place_in_market
-from marketdata.tidy.cross_token import event_probabilities, probabilities
+from marketdata.tidy.cross_token import probabilities
 
 _MOST_MARKETS = 60
 _BAR_COLUMNS = ("open", "high", "low", "close")
@@ -195,7 +195,7 @@ def outcomes(frame: Any, ax: Any = None, *, markets: Questions = None, **look: U
     - A time at which an outcome has no price is a gap.
     - The legend has the order of the stack and the last value of each outcome.
     - With more than six outcomes, the others are one area.
-    - With ``markets``, records as for `marketdata.event_overround`, the outcomes of several markets are the Yes of each
+    - With ``markets``, records as for `marketdata.overround`, the outcomes of several markets are the Yes of each
       market of an event, named by their questions.
 
     For other parameters see `prices`.
@@ -215,7 +215,7 @@ def outcomes(frame: Any, ax: Any = None, *, markets: Questions = None, **look: U
             "the markets of an event."
         )
     if count > 1:
-        stacked = list(token_series(in_memory(event_probabilities(rows, markets), ["series"]), ["probability"]))
+        stacked = list(token_series(in_memory(probabilities(rows, markets), ["series"]), ["probability"]))
     questions, _ = questions_of(markets)
     panel = Panel("probability", y_range=(0.0, 1.0), legend_outside=True, legend_reversed=True)
     panel.marks.extend(_stack(stacked, questions if count > 1 else None))

@@ -121,7 +121,7 @@ def rebuild(
     return to_frame(books, like)
 
 
-def diff(books: Any, *, width: Width | None = None) -> Any:
+def diff(books: Any, width: Width | None = None) -> Any:
     """The changes from each book to the next; `rebuild` makes the same books from them.
 
     Books are tidy or nested, of any kind, their buckets ``width`` wide, by default as they carry. One row per changed

@@ -71,10 +71,10 @@ def available_at(frame: F, width: Width | None = None) -> F:
 def asof_join(
     left: F,
     right: Any,
+    width: Width | None = None,
     *,
     on: str = "ts",
     by: str | Iterable[str] | None = None,
-    width: Width | None = None,
     tolerance: Duration | None = None,
     allow_exact_matches: bool = False,
     suffix: str = "_right",

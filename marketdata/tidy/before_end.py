@@ -30,9 +30,9 @@ def before_end(
     frame: F,
     markets: Any,
     before: Duration | Iterable[Duration],
+    width: Width | None = None,
     *,
     of: Literal["scheduled", "actual"],
-    width: Width | None = None,
 ) -> F:
     """The price of each market at fixed times before its end, from rows that were known then.
 

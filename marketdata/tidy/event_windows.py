@@ -18,7 +18,7 @@ from marketdata.resolution import Width
 from marketdata.times import SECOND, Duration, to_duration
 
 
-def around(frame: F, moments: Any, *, before: Duration, after: Duration, width: Width | None = None) -> F:
+def around(frame: F, moments: Any, width: Width | None = None, *, before: Duration, after: Duration) -> F:
     """Cut windows around moments out of a frame, with times relative to the moment.
 
     Returns the rows with moment - before <= ts < moment + after, once for each such moment. They have the further

@@ -33,6 +33,7 @@ STATUSES = {
 def forward_returns(
     books: F,
     horizons: Duration | Iterable[Duration] = ("1m", "5m"),
+    width: Width | None = None,
     *,
     side: Literal["buy", "sell"] = "buy",
     size: float | None = None,
@@ -40,7 +41,6 @@ def forward_returns(
     fees: Any,
     outcomes: Any = None,
     tolerance: Duration | None = None,
-    width: Width | None = None,
 ) -> F:
     """The return of a taker who buys (or sells) after each snapshot and trades back one horizon later.
 

@@ -56,11 +56,11 @@ class _Leg(NamedTuple):
 def pair_spread(
     pairs: Any,
     books: Any,
+    width: Width | None = None,
     *,
     fees: Any,
     size: float | None = None,
     max_age: Duration | None = None,
-    width: Width | None = None,
 ) -> Any:
     """What one could lock in by buying a token at one venue and selling the token that pays alike at the other.
 
@@ -338,11 +338,11 @@ def lead_lag(
     pairs: Any,
     prices: Any,
     lags: Iterable[Duration],
+    width: Width | None = None,
     *,
-    interval: float = 0.95,
+    interval: float | None = 0.95,
     resamples: int = 1000,
     seed: int = 0,
-    width: Width | None = None,
 ) -> LeadLag:
     """Which of two venues moves first: moves of a compared with moves of b some time later, or earlier.
 
@@ -386,7 +386,6 @@ def lead_lag(
     """
     venues = _two(prices)
     sampling = Sampling.of(interval, resamples, seed)
-    assert sampling is not None
     series, widths = [], []
     for part in venues:
         frame = read(part)
@@ -471,7 +470,7 @@ def _lead(
     step: int,
     moves: Sequence[Sequence[tuple[Floats, Floats, Ints]]],
     events: int,
-    sampling: Sampling,
+    sampling: Sampling | None,
 ) -> LeadLag:
     sums = np.zeros((len(steps), events, 3))
     columns: dict[str, list[float]] = {
@@ -482,7 +481,7 @@ def _lead(
         event = event.astype(np.int64)
         for k, product in enumerate((x * y, x * x, y * y)):
             sums[at, :, k] = np.bincount(event, product, minlength=events)
-        found = fit(y, x[:, None], event[None], "identity", sampling.share)
+        found = fit(y, x[:, None], event[None], "identity", 0.95 if sampling is None else sampling.share)
         columns["pairs"].append(sum(bool(len(one[0])) for one in of_pairs))
         columns["clusters"].append(len(np.unique(event)))
         columns["points"].append(len(x))
@@ -494,7 +493,9 @@ def _lead(
     total = _correlation(sums.sum(axis=1))
     best = float(seconds[np.nanargmax(total)]) if len(total) and not np.isnan(total).all() else np.nan
     low = high = np.nan
-    if events >= LEAST and not np.isnan(best):
+    if sampling is None:
+        del columns["low"], columns["high"]
+    elif events >= LEAST and not np.isnan(best):
         drawn = np.random.default_rng(sampling.seed).multinomial(
             events, np.full(events, 1 / events), sampling.resamples
         )

@@ -58,7 +58,7 @@ _LAST_TS_COLUMN = "__last"
 How = Literal["mean", "last"] | None
 
 
-def resample(frame: F, resolution: Width, *, how: How = None, fill: Fill = None, width: Width | None = None) -> F:
+def resample(frame: F, resolution: Width, width: Width | None = None, *, how: How = None, fill: Fill = None) -> F:
     """Aggregate a tidy frame to coarser buckets by the rule of the service for its kind (interface 4.2 to 4.4).
 
     Books and bbo keep the rows of the last snapshot of each token and bucket. Prices and metrics have one row per token
@@ -140,11 +140,11 @@ def _bars(frame: F, resolution: Width, fill: Fill, width: Width | None) -> F:
 def align(
     frame: F,
     resolution: Width,
+    width: Width | None = None,
     *,
     start: TimeLike | None = None,
     end: TimeLike | None = None,
     fill: Fill = None,
-    width: Width | None = None,
 ) -> F:
     """Put every token on one common grid of buckets.
 

@@ -54,7 +54,7 @@ def probability_of(frame: Frame) -> tuple[Frame, Series, str]:
     return value_of(frame, None)
 
 
-def ohlc(frame: F, resolution: Width, value: str | None = None, *, width: Width | None = None) -> F:
+def ohlc(frame: F, resolution: Width, value: str | None = None, width: Width | None = None) -> F:
     """First, greatest, least and last value of each bucket.
 
     One row per token (market) and bucket: ``ts`` (bucket start, UTC), ids, ``open high low close`` and ``points``, the
@@ -80,7 +80,7 @@ def ohlc(frame: F, resolution: Width, value: str | None = None, *, width: Width 
     return with_width(run(frame, bars, PRICED_KINDS, keep_extra=True, on_times=grid.on_times), grid.target)  # type: ignore[no-any-return]
 
 
-def returns(frame: F, value: str | None = None, *, how: How = "simple", width: Width | None = None) -> F:
+def returns(frame: F, value: str | None = None, width: Width | None = None, *, how: How = "simple") -> F:
     """Change of a value v from u, its value in the row before of the same token.
 
     One row per (token, ts): ts, ids and ``returns``, null where v or u is, in the first row of a token, and where the

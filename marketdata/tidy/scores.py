@@ -165,7 +165,7 @@ def calibration(
     of: Literal["market", "token"] = "market",
     by: By = None,
     cluster: Cluster = None,
-    interval: float | None = None,
+    interval: float | None = 0.95,
 ) -> F:
     """How often tokens priced at p won.
 
@@ -176,8 +176,8 @@ def calibration(
     bins : int, list of float or "equal counts"
         Number of bins of equal width from 0 to 1; or their borders, from 0 to 1; or ten bins with about as many
         forecasts each. Equal prices are in one bin.
-    interval : float, optional
-        Probability that the interval of a share covers [0 to 1].
+    interval : float or None
+        Probability that the interval of a share covers [0 to 1]; None leaves it out.
 
     Returns
     -------

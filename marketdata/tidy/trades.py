@@ -17,7 +17,7 @@ from marketdata.tidy.book_measures import mid
 from marketdata.tidy.frames import check_sides
 
 
-def effective_spread(trades: F, books: F, *, width: Width | None = None) -> F:
+def effective_spread(trades: F, books: F, width: Width | None = None) -> F:
     """Twice the distance of each trade's price from the mid known before it, which is what takers paid.
 
     A book of a bucket is known at its end, so trades within a bucket have the mid of the bucket before. Books of

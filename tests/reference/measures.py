@@ -57,12 +57,6 @@ def microprice(bids: Levels, asks: Levels) -> dict[str, Any]:
 
 
 @loop()
-def spread_bps(bids: Levels, asks: Levels) -> dict[str, Any]:
-    price = middle(bids, asks)
-    return {"spread_bps": 10_000 * (asks[0][0] - bids[0][0]) / price if price else None}
-
-
-@loop()
 def locked(bids: Levels, asks: Levels) -> dict[str, Any]:
     return {"locked": bool(bids and asks) and bids[0][0] == asks[0][0]}
 
@@ -131,11 +125,6 @@ def sweep(
     slippage = None if average is None else abs(average - levels[0][0])
     out = {"filled": filled, "shortfall": wanted - filled, "average_price": average, "slippage": slippage}
     return {**out, "shares": shares, "notional": paid, **({"fee": paid * Fraction(fees)} if fees else {})}
-
-
-@loop()
-def level_count(bids: Levels, asks: Levels) -> dict[str, Any]:
-    return {"level_count": len(bids) + len(asks)}
 
 
 def looped(books: Any, measure: Callable[[Levels, Levels], Any]) -> list[tuple[Any, ...]]:

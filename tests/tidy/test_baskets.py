@@ -80,7 +80,7 @@ def test_costs_of_a_basket_equal_a_plain_walk(kind: str, case: Any, size: float 
                 row += [float(sets), float(cost), float(sets * pays), float(sets * pays - cost)]  # type: ignore[arg-type, operator]
             want.append(tuple(row))
     fees = md.Fees.quadratic(RATE, decimals=None)
-    got = rows(md.event_arbitrage(of_kind(books, kind), records, fees=fees, size=size))
+    got = rows(md.arbitrage(of_kind(books, kind), records, fees=fees, size=size))
     # The edge of large sums that cancel is exact to their last bits.
     assert close(got, want, digits=1e-9, least=1e-9 * max((row[i] or 0 for row in want for i in (4, 8)), default=0))
 
@@ -110,9 +110,9 @@ def test_sums_and_probabilities_of_an_event_equal_a_plain_walk(kind: str, case: 
                     share = None if not mid else values[4] / mid
                     shares.append((ts, market, yes, labels[market, yes], share))
     frame = of_kind(books, kind)
-    assert close(rows(md.event_overround(frame, records)), sums, least=1e-14)
+    assert close(rows(md.overround(frame, records)), sums, least=1e-14)
     shares.sort(key=lambda row: (row[1:3], row[0]))
-    assert close(rows(md.event_probabilities(frame, records)), shares)
+    assert close(rows(md.probabilities(frame, records)), shares)
 
 
 @fewest
@@ -121,8 +121,8 @@ def test_a_basket_of_the_best_prices_needs_no_levels(case: Any) -> None:
     """A frame of bbo offers the size at the best ask."""
     books, records, _ = case
     frame = to_frame(books, "polars")
-    of_bbo = md.event_arbitrage(md.bbo(frame), records, fees=0)
-    assert close(rows(of_bbo), rows(md.event_arbitrage(frame, records, fees=0)))
+    of_bbo = md.arbitrage(md.bbo(frame), records, fees=0)
+    assert close(rows(of_bbo), rows(md.arbitrage(frame, records, fees=0)))
 
 
 @pytest.mark.fault("FR4")
@@ -130,15 +130,15 @@ def test_an_event_that_is_no_basket_is_no_gain() -> None:
     """All Yes cost 0.3 here: no free money if another outcome may win, that is not known, or a market has no book."""
     books = md.testing.books("polars", markets=3).with_columns(price=pl.col("price") / 8)
     events = md.testing.markets("polars", markets=4).with_columns(exclusive=True, open_list=False)
-    assert books.md.event_arbitrage(events.head(3), fees=0)["yes_edge"].min() > 50
+    assert books.md.arbitrage(events.head(3), fees=0)["yes_edge"].min() > 50
     unsure = [
         events.head(3).with_columns(**{name: pl.lit(value, pl.Boolean)})
         for name, value in (("exclusive", False), ("exclusive", None), ("open_list", True), ("open_list", None))
     ]
     for records in (*unsure, events):
-        assert {row[3:] for row in books.md.event_arbitrage(records, fees=0).rows()} == {(None,) * 8}
-        assert set(books.md.event_overround(records)["overround"]) == {None}
-        assert set(books.md.event_probabilities(records)["probability"]) == {None}
+        assert {row[3:] for row in books.md.arbitrage(records, fees=0).rows()} == {(None,) * 8}
+        assert set(books.md.overround(records)["overround"]) == {None}
+        assert set(books.md.probabilities(records)["probability"]) == {None}
 
 
 @pytest.mark.fault("FR4")
@@ -147,13 +147,13 @@ def test_a_market_without_a_record_may_be_of_the_event() -> None:
     books = md.testing.books("polars", markets=3).with_columns(price=pl.col("price") / 8)
     events = md.testing.markets("polars", markets=3).with_columns(exclusive=True, open_list=False)
     with pytest.warns(md.errors.MissingRecordsWarning, match="without a record, such as"):
-        assert {row[3:] for row in books.md.event_arbitrage(events.head(2), fees=0).rows()} == {(None,) * 8}
+        assert {row[3:] for row in books.md.arbitrage(events.head(2), fees=0).rows()} == {(None,) * 8}
     with pytest.warns(md.errors.MissingRecordsWarning):
-        assert set(books.md.event_overround(events.head(2))["overround"]) == {None}
+        assert set(books.md.overround(events.head(2))["overround"]) == {None}
     with pytest.warns(md.errors.MissingRecordsWarning):
-        assert set(books.md.event_probabilities(events.head(2))["probability"]) == {None}
+        assert set(books.md.probabilities(events.head(2))["probability"]) == {None}
     of_others = events.with_columns(event_id=pl.Series(["e", "e", "f"]))
-    assert books.md.event_arbitrage(of_others, fees=0).filter(event_id="e")["yes_edge"].min() > 50
+    assert books.md.arbitrage(of_others, fees=0).filter(event_id="e")["yes_edge"].min() > 50
 
 
 @pytest.mark.parametrize("off", ["False", "false", "0", "no", 0, False, None], ids=repr)
@@ -164,7 +164,7 @@ def test_flags_of_records_are_read_in_any_form(on: Any, off: Any) -> None:
     records = md.testing.markets("polars", markets=3)
 
     def edge(exclusive: Any, open_list: Any) -> Any:
-        return md.event_overround(books, records.with_columns(exclusive=exclusive, open_list=open_list))["overround"][0]
+        return md.overround(books, records.with_columns(exclusive=exclusive, open_list=open_list))["overround"][0]
 
     exclusive, not_exclusive = (pl.lit(on), pl.lit(off))
     assert (edge(exclusive, not_exclusive) is None) == (off is None)
@@ -175,7 +175,7 @@ def test_flags_of_records_are_read_in_any_form(on: Any, off: Any) -> None:
     assert md.Fees.of(rated.with_columns(feesEnabled=exclusive)).of_market("rain").rate == 0.05
     for wrong in (records.with_columns(exclusive=pl.lit("maybe"), open_list=False), rated.with_columns(feesEnabled=2)):
         with pytest.raises(md.errors.NotTidyError, match="allowed are true and false"):
-            md.event_overround(books, wrong) if "exclusive" in wrong.columns else md.Fees.of(wrong)
+            md.overround(books, wrong) if "exclusive" in wrong.columns else md.Fees.of(wrong)
 
 
 def test_records_of_any_kind_name_yes_first() -> None:
@@ -184,7 +184,7 @@ def test_records_of_any_kind_name_yes_first() -> None:
     records = md.testing.markets("polars", markets=2).with_columns(negRisk=True, negRiskAugmented=False)
     turned = records.with_columns(pl.col("token_ids", "token_labels").list.reverse())
     for events in (turned, turned.to_pandas(), turned.to_arrow(), turned.lazy()):
-        assert books.md.event_overround(events)["ask_sum"].to_list() == [pytest.approx(0.61 + 0.51)]
+        assert books.md.overround(events)["ask_sum"].to_list() == [pytest.approx(0.61 + 0.51)]
 
 
 def test_what_is_missing_or_contradicts_itself_is_named() -> None:
@@ -192,8 +192,8 @@ def test_what_is_missing_or_contradicts_itself_is_named() -> None:
     books = md.testing.books("polars", markets=2)
     records = md.testing.markets("polars", markets=2)
     events = records.with_columns(exclusive=True, open_list=False)
-    for function in (md.event_overround, md.event_probabilities, md.event_arbitrage):
-        more = {"fees": 0} if function is md.event_arbitrage else {}
+    for function in (md.overround, md.probabilities, md.arbitrage):
+        more = {"fees": 0} if function is md.arbitrage else {}
         with pytest.raises(md.errors.NotTidyError, match=r"'exclusive', 'open_list'"):
             function(books, records, **more)
         three = events.with_columns(token_ids=pl.lit(["1", "2", "3"]))
@@ -202,12 +202,17 @@ def test_what_is_missing_or_contradicts_itself_is_named() -> None:
         differs = events.with_columns(exclusive=pl.col("market_id") == "rain")
         with pytest.raises(md.errors.NotTidyError, match="differ in exclusive or open_list"):
             function(books, differs, **more)
+        with pytest.raises(md.errors.ConfigError, match=r"tokens= and markets= exclude each other"):
+            function(books, events, tokens=2, **more)
+        assert len(function(books, tokens=records)) > 0  # which the error about lacking columns advises
+    with pytest.raises(md.errors.ConfigError, match=r"^size=5 is of sets of the markets of an event"):
+        md.arbitrage(books, size=5)
     with pytest.raises(md.errors.ConfigError, match=r"^fees=None is refused.*md\.Fees\.flat"):
-        md.event_arbitrage(books, events, fees=None)
+        md.arbitrage(books, events, fees=None)
     with pytest.raises(md.errors.ConfigError, match="not known"):
-        md.event_arbitrage(books, events, fees=md.Fees.of(records.with_columns(fd=pl.lit(None, pl.String))))
+        md.arbitrage(books, events, fees=md.Fees.of(records.with_columns(fd=pl.lit(None, pl.String))))
     with pytest.raises(md.errors.ConfigError, match="size"):
-        md.event_arbitrage(books, events, fees=0, size=np.nan)
+        md.arbitrage(books, events, fees=0, size=np.nan)
     cents = books.with_columns(price=pl.col("price") * 100)
     with pytest.raises(md.errors.NotTidyError, match="divide cents by 100"):
-        md.event_arbitrage(cents, events, fees=0)
+        md.arbitrage(cents, events, fees=0)

@@ -113,7 +113,7 @@ def test_fields_of_the_venue_come_through_archive_and_service(tmp_path: Path) ->
     for markets in (archive.markets(), served):
         fees = md.Fees.of(markets)
         assert [fees.of_market(market).rate for market in ("rain", "snow")] == [0.05, 0.0]
-        cost = md.event_arbitrage(books, markets, fees=fees, size=10)["yes_cost"].to_list()
+        cost = md.arbitrage(books, markets, fees=fees, size=10)["yes_cost"].to_list()
         assert cost == [pytest.approx(10 * (0.61 + 0.51 + 0.05 * 0.61 * 0.39))]
 
 

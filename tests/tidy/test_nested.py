@@ -116,7 +116,6 @@ WON = {"rain": "11"}
 # Functions of books without a plain loop.
 OTHERS: dict[str, Callable[[Any], Any]] = {
     "probabilities": md.probabilities,
-    "spread_bps": md.spread_bps,
     "brier": lambda f: md.brier(f, WON),
     "log_score": lambda f: md.log_score(f, WON, of="market"),
     "calibration": lambda f: md.calibration(f, WON, 3),

@@ -374,6 +374,7 @@ def test_coarse_prices_seem_to_follow_so_they_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"seem to move first.*md.resample"):
         md.lead_lag(pairs, every_tenth, ["0s", "1m"], width="1m")
     found = md.lead_lag(pairs, prices, ["0s", dt.timedelta(minutes=1)], width="1m")
+    assert not {"low", "high"} & {*md.lead_lag(pairs, prices, ["0s"], "1m", interval=None).lags.columns}
     assert (found.lag, math.isnan(found.low)) == (60.0, True)
     with pytest.raises(ConfigError, match="whole number of buckets"):
         md.lead_lag(pairs, prices, ["90s"], width="1m")

@@ -45,9 +45,9 @@ TAKEN: dict[str, Call] = {
     "cluster_mean": lambda q: md.cluster_mean(q, "mid"),
     "concat": lambda q: md.concat([q]),
     "effective_spread": lambda q: md.effective_spread(like(TRADES, q), q, width=MINUTE),
-    "event_arbitrage": lambda q: md.event_arbitrage(q, RECORDS, fees=0),
-    "event_overround": lambda q: md.event_overround(q, RECORDS),
-    "event_probabilities": lambda q: md.event_probabilities(q, RECORDS),
+    "arbitrage of an event": lambda q: md.arbitrage(q, RECORDS, fees=0),
+    "overround of an event": lambda q: md.overround(q, RECORDS),
+    "probabilities of an event": lambda q: md.probabilities(q, RECORDS),
     "features": lambda q: md.features(q, ["mid", "microprice"]),
     "forward_returns": lambda q: md.forward_returns(q, "10m", fees=0, width=MINUTE),
     "gaps": lambda q: md.gaps(with_a_hole(q), MINUTE),
@@ -69,7 +69,6 @@ TAKEN: dict[str, Call] = {
     "slope": lambda q: md.slope(q, "mid", "spread"),
     "skill": lambda q: md.skill(q, RECORDS, reference="mid"),
     "spread": md.spread,
-    "spread_bps": md.spread_bps,
     "study": lambda q: md.study(
         q, signal_of(q), "10m", fees=0, width=MINUTE, signal_width=MINUTE, quantiles=2, resamples=10
     ).table,
@@ -79,7 +78,7 @@ TAKEN: dict[str, Call] = {
 # What looks behind the best prices, or is about another kind of frame, and what its error says.
 LEVELS = "best prices; {} takes .*books, with all levels"
 REFUSED: dict[str, tuple[Call, str]] = {
-    **{name: (getattr(md, name), LEVELS) for name in ("complement", "depth", "imbalance", "level_count", "nest")},
+    **{name: (getattr(md, name), LEVELS) for name in ("complement", "depth", "imbalance", "nest")},
     **{f"plot.{name}": (getattr(plot, name), LEVELS) for name in ("book", "depth", "ladder")},
     "execute": (lambda q: md.execute(ORDERS, q, MINUTE, fees=0), LEVELS),
     "fill_price": (lambda q: md.fill_price(q, size=1), LEVELS),
@@ -139,7 +138,8 @@ def functions() -> Iterator[str]:
 
 def test_every_function_has_decided_whether_it_takes_quotes() -> None:
     """A new function is one that takes them, one that refuses them, or one that takes no history."""
-    assert {*functions()} - NO_HISTORY == {*TAKEN, *REFUSED} - NO_HISTORY
+    decided = {name.removesuffix(" of an event") for name in (*TAKEN, *REFUSED)}
+    assert {*functions()} - NO_HISTORY == decided - NO_HISTORY
 
 
 @pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning")
@@ -212,8 +212,8 @@ def test_kalshi_says_what_it_does_not_tell_of_an_event() -> None:
         records = client.markets(event_slug="KXRAIN-0")
     for name, more in (("overround", {}), ("arbitrage", {"fees": 0}), ("probabilities", {})):
         with pytest.raises(md.errors.NotTidyError, match=r"open_list.*kalshi.*add open_list=False"):
-            getattr(md, f"event_{name}")(quotes, records, **more)
-    sums = md.event_overround(quotes, records.with_columns(open_list=False))
+            getattr(md, name)(quotes, records, **more)
+    sums = md.overround(quotes, records.with_columns(open_list=False))
     assert sums["markets"].to_list() == [3] * len(sums)
     assert sums["overround"].drop_nulls().len() > 0
 

@@ -148,7 +148,7 @@ def test_scores_of_groups_equal_those_of_their_rows(kind: str, columns: Any, of:
     """Each group has the score of its markets alone, in the order of its values, null last."""
     frame, options = of_kind(columns, kind), {"of": of, "interval": None}
     got = plain(md.brier(frame, DEFINED, by="topic", **options))
-    curve = plain(md.calibration(frame, DEFINED, 4, by=["topic"]))
+    curve = plain(md.calibration(frame, DEFINED, 4, by=["topic"], interval=None))
     want, bars = [], []
     for topic in ("rain", None):
         markets = {"m0", "m2"} if topic else {"m1"}
@@ -156,7 +156,7 @@ def test_scores_of_groups_equal_those_of_their_rows(kind: str, columns: Any, of:
         keys = {"token": 3, "market": 1, "all": 0}[of]
         rows = plain(md.brier(frame, outcomes, **options))
         want += [(*row[:keys], topic, *row[keys:]) for row in rows if of != "all" or row[0]]
-        bars += [(topic, *row) for row in plain(md.calibration(frame, outcomes, 4))]
+        bars += [(topic, *row) for row in plain(md.calibration(frame, outcomes, 4, interval=None))]
     assert close(got, sorted(want, key=repr_of) if of != "all" else want)
     assert close(curve, bars)
 
@@ -184,7 +184,7 @@ def test_calibration_equals_a_plain_walk(kind: str, columns: Any, bins: int, of:
         for k, v in sorted(table.items())
     ]
     frame = of_kind(columns, kind)
-    got = plain(md.calibration(frame, WON, bins, of=of))
+    got = plain(md.calibration(frame, WON, bins, of=of, interval=None))
     assert close([row[:-1] for row in got], want)
     assert sum(row[-1] for row in got) == (repeated(columns) if of == "market" else 0)
     got = plain(md.calibration(frame, WON, bins, of=of, interval=0.9))
@@ -489,7 +489,7 @@ def test_payoffs_are_any_share(tmp_path: Path) -> None:
             assert close([row[3:6] for row in scores], want_)
     (row,) = (row for row in plain(md.log_score(prices, by_name, of="token")) if row[1] == "3")
     assert math.isclose(row[5], math.log(2))
-    assert close([plain(md.calibration(prices, by_name, 1, of="token"))[0][2:]], [(4, 0.5, 0.5, 0)])
+    assert close([plain(md.calibration(prices, by_name, 1, of="token", interval=None))[0][2:]], [(4, 0.5, 0.5, 0)])
 
 
 def test_records_of_open_markets_have_outcomes_of_none() -> None:

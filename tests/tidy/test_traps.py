@@ -101,6 +101,12 @@ def functions() -> Iterator[Function]:
             return function(**arguments(name, takes, setting))
 
         yield Function(name, frames[0], call, frozenset(takes))
+        if "tokens" in takes and "markets" in takes:  # of each market alone, too
+
+            def of_markets(setting: Setting, function: Any = function, takes: Any = takes, name: str = name) -> Any:
+                return function(**arguments(name, {k: v for k, v in takes.items() if k != "markets"}, setting))
+
+            yield Function(f"{name} of a market", frames[0], of_markets, frozenset(takes) - {"markets"})
 
 
 def best_of(books: pl.DataFrame) -> pl.DataFrame:

@@ -55,7 +55,7 @@ def verbs_keep_the_kind_of_frame() -> None:
     assert_type(books.md.resample("1h").md.bbo(), PandasFrame)
     assert_type(books.md.depth(levels=3).md.resample("6h"), PandasFrame)
     assert_type(books.md.sweep("buy", size=100, fees=md.Fees.quadratic(0.05)), PandasFrame)
-    assert_type(books.md.event_arbitrage(books, fees=0, size=100), PandasFrame)
+    assert_type(books.md.arbitrage(books, fees=0, size=100), PandasFrame)
     assert_type(md.Fees.flat(0.01), md.Fees)
     prices = md.Client(frame="polars").prices("slug", *RANGE, "1m")
     assert_type(prices.md.ohlc("1h"), PolarsFrame)

@@ -78,15 +78,3 @@ def _near(side: Side, price: Floats, within: float) -> Floats:
     distance = np.abs(side.price[rows] - np.repeat(price, side.counts))
     size = np.where(distance <= within + TOLERANCE, side.size[rows], 0.0)
     return replace(side, begins=np.cumsum(side.counts) - side.counts, price=size, size=size).depth
-
-
-@measure(needs="levels", units={"level_count": "levels of both sides"}, null="never")
-def level_count(books: Books) -> Values:
-    """Number of levels of every book.
-
-    Examples
-    --------
-    >>> md.level_count(md.testing.books("polars", buckets=1))["level_count"].to_list()
-    [4.0, 4.0]
-    """
-    return books.bids.counts + books.asks.counts

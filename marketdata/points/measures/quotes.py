@@ -79,23 +79,6 @@ def microprice(books: Books) -> Values:
     return ratio(bids.best * asks.best_size + asks.best * bids.best_size, bids.best_size + asks.best_size)
 
 
-@measure(
-    needs="top",
-    units={"spread_bps": "1/10000 of the mid, unbounded near a mid of 0, below 0 if crossed"},
-    null="a side is missing, or the mid is 0",
-)
-def spread_bps(books: Books) -> Values:
-    """Spread of every book relative to its mid: 10000 * (best_ask - best_bid) / mid.
-
-    Examples
-    --------
-    >>> books = md.testing.books("polars", buckets=1)
-    >>> md.spread_bps(books)["spread_bps"].round(1).to_list()
-    [500.0, 333.3]
-    """
-    return ratio(10_000 * books.spread, books.mid)
-
-
 @measure(needs="top", units={"locked": "true or false"}, null="never: false if a side is missing", is_function=False)
 def locked(books: Books) -> Values:
     """Whether best bid and best ask are equal."""
