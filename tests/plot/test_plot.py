@@ -591,7 +591,7 @@ def test_calibration_draws_its_table(archive, won, ax) -> None:
     """Each bin has one dot at its mean price and the share of its forecasts that came true."""
     prices = archive.prices(list(won), resolution="1h", on_missing="partial")
     plot.calibration(prices, won, ax, bins=5)
-    table = md.calibration(prices, won, bins=5)
+    table = md.calibration(prices, won, bins=5, interval=None)
     assert np.allclose(np.asarray(ax.collections[0].get_offsets()), table[["forecast", "outcome"]].to_numpy())
     assert (ax.get_ylabel(), ax.get_xlabel()) == ("share that came true", "price [probability]")
     dots = next(t for t in plot.calibration(prices, won, bins=5, backend="plotly").data if "markers" in t.mode)

@@ -200,7 +200,7 @@ def test_winners_are_known_after_an_import_of_records(tmp_path: Path) -> None:
     archive.add_files(path)
     prices = archive.prices([MARKET, TICKER])
     assert sorted(md.brier(prices, archive.markets(), interval=None)["brier"]) == pytest.approx([0.2**2, 0.3**2])
-    assert md.calibration(prices, archive.markets())["points"].sum() == 2
+    assert md.calibration(prices, archive.markets(), interval=None)["points"].sum() == 2
 
 
 def test_a_path_may_begin_at_the_home_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
