@@ -23,6 +23,7 @@ TimeLike: TypeAlias = "str | float | dt.date | np.datetime64"
 Duration: TypeAlias = str | dt.timedelta
 SECOND, MINUTE, HOUR, DAY = (UNITS[unit] for unit in "smhd")
 _BEFORE_NOW = re.compile(r"now$|[+-]\d{1,9}[A-Za-z]+$", re.ASCII)
+_NO_TIME = ("", "none", "null", "nan", "nat", "<na>")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LAST = 253_402_300_800 * SECOND  # the start of the year 10000
 # 1e11 s is the year 5138, 1e11 ms is 1973: a larger number is milliseconds, not a far future.
@@ -52,11 +53,11 @@ def parse_iso(text: str) -> int:
 
 
 def first_time(record: Mapping[str, Any], *names: str) -> int | None:
-    """The time of the first field with an ISO 8601 text [microseconds]; None if none has one."""
-    for text in map(record.get, names):
-        if isinstance(text, str):
+    """The time of the first field with an ISO 8601 text or a Unix time [microseconds]; None if none has one."""
+    for value in map(record.get, names):
+        if isinstance(value, str | int | float):
             with suppress(ValueError, OverflowError):
-                return parse_iso(text)
+                return parse_moment(value)
     return None
 
 
@@ -97,6 +98,21 @@ def parse_moment(value: object) -> int:
         return unix_micros(value)
     match = re.fullmatch(r"(\d{1,20})(\.\d*)?", value, re.ASCII)
     return parse_iso(value) if match is None else unix_micros(float(value) if match[2] else int(value))
+
+
+def moment_text(value: object) -> str | None:
+    """The ISO 8601 text of a time in a record, which may be such a text, a Unix time in any unit, or a date.
+
+    None for null, also as programs print it; ValueError for anything else.
+    """
+    if value is None or str(value).strip().lower() in _NO_TIME:
+        return None
+    if isinstance(value, dt.date):
+        return to_text(_of_datetime(value) if isinstance(value, dt.datetime) else _micros(value))
+    try:
+        return to_text(parse_moment(value.strip() if isinstance(value, str) else value))
+    except OverflowError as problem:
+        raise ValueError(str(problem)) from None
 
 
 def unix_micros(number: object) -> int:

@@ -33,6 +33,7 @@ from marketdata.points.records import (
     truth,
 )
 from marketdata.points.schema import ID_COLUMNS
+from marketdata.times import moment_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -169,6 +170,12 @@ def _typed(kind: str, value: Any, what: str) -> Any:
             identity, label = token.get("id", token.get("token_id")), token.get("label", token.get("outcome"))
             tokens.append({**token, "id": text_id(identity, "token id"), "label": label})
         return tokens
+    if kind == "date":
+        try:
+            return moment_text(value)
+        except ValueError as problem:
+            allowed = "Allowed are ISO 8601 texts such as 2026-01-31T12:00:00Z, dates, and Unix times."
+            raise ConfigError(f"{what} of a record is no time: {problem}. {allowed}") from None
     return text_id(value, what) if kind == "id" else str(value) if kind == "text" else value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from marketdata.display import described, html_table
@@ -57,6 +57,12 @@ class Report:
         """Note a record that is left out."""
         if name not in (names := self.left_out.setdefault(reason, [])):
             names.append(name)
+
+    def leave_out_all(self, left_out: Mapping[str, Iterable[str]]) -> None:
+        """Note records that are left out, by reason."""
+        for reason, names in left_out.items():
+            for name in names:
+                self.leave_out(reason, name)
 
     def note(self, notes: Mapping[str, int]) -> list[str]:
         """Count diagnostics; return the names that strict mode refuses."""

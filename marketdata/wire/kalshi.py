@@ -7,8 +7,8 @@ of a market are ``TICKER:yes`` and ``TICKER:no``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -23,12 +23,15 @@ from marketdata.points.views import VIEWS, View
 from marketdata.times import HOUR, SECOND, Range, parse_moment
 from marketdata.vendors import KalshiPrice
 from marketdata.wire.decode import Number, Seconds, convert, numbers
-from marketdata.wire.venues import as_of_now, books_of, prints, renamed
+from marketdata.wire.venues import TRADE_SIDES, as_of_now, books_of, prints, refuse_no_text, renamed, say_unknown, word
 
 _OUTCOMES = {"yes": "Yes", "no": "No"}
-_OVER = ("closed", "determined", "disputed", "amended", "finalized", "settled")
 _FINAL = ("finalized", "settled")
+_OVER = ("closed", "determined", "disputed", "amended", *_FINAL)
+_STATES = ("initialized", "inactive", "unopened", "active", "open", "resolved", *_OVER)
 _SHARED = ("scalar", "void")  # results that pay a share to both
+# A ticker has capital letters, of which none are in an id of another venue, in a number or in Infinity.
+_is_ticker = re.compile(r"(?=.*[A-Z])[A-Z0-9][A-Z0-9.+_-]*", re.ASCII).fullmatch
 _CENTS = 100
 _NUMBERS = ("_fp", "_dollars")  # how names of texts of numbers end
 _DIGITS = 12  # of a price: those beyond are errors of the arithmetic
@@ -95,11 +98,11 @@ class _Trade(msgspec.Struct):
     count: Number | None = None
     yes_price: _Price = None
     no_price: _Price = None
-    taker_outcome_side: Literal["yes", "no", ""] | None = None
-    taker_side: Literal["yes", "no", ""] | None = None
+    taker_outcome_side: str | None = None
+    taker_side: str | None = None
     is_block_trade: bool | None = None
-    side: Literal["yes", "no"] | None = None
-    action: Literal["buy", "sell"] | None = None
+    side: str | None = None
+    action: str | None = None
     is_taker: bool | None = None
     fee_cost: Number | None = None
 
@@ -107,13 +110,17 @@ class _Trade(msgspec.Struct):
     def print(self) -> tuple[str, str | None, str | None]:
         """The outcome that was traded, what the taker or the account did, and what the account was, None if unknown."""
         if self.action is None or self.side is None:
-            bought = self.taker_outcome_side or self.taker_side
+            bought = _outcome(self.taker_outcome_side) or _outcome(self.taker_side)
             return bought or "yes", "buy" if bought else None, None
-        return self.side, self.action, None if self.is_taker is None else "taker" if self.is_taker else "maker"
+        did = TRADE_SIDES.get(word(self.action) or "")
+        if did is None:
+            raise ContractError(f"The action of a fill is {self.action[:40]!r}; allowed are buy and sell.")
+        role = None if self.is_taker is None else "taker" if self.is_taker else "maker"
+        return _outcome(self.side) or "yes", did, role
 
 
 class _Change(msgspec.Struct):
-    side: Literal["yes", "no"]
+    side: str
     price: _Price
     delta: Number
 
@@ -220,9 +227,10 @@ def market(
     paid = _payoffs(got)
     tokens = [{"id": token.token_id, "label": token.token_label} for token in tokens_of(got.ticker)]
     won = tokens[paid.index(1.0)] if paid and 1.0 in paid else {}
-    state = "resolved" if paid else "closed" if got.status in _OVER else got.status or "active"
+    said = word(got.status)
+    state = "resolved" if paid else "closed" if said in _OVER else said if said in _STATES else got.status or "active"
     names = {"resolved_token_id": won.get("id"), "resolved_token_label": won.get("label"), "payoffs": paid}
-    closed_at = out.get("end_date") if got.status in _OVER else None
+    closed_at = out.get("end_date") if said in _OVER else None
     if closed_at is not None and not _is_fixed(row):
         out["end_date"] = None
     groups = {f"{name}_slug": out[f"{name}_id"] for name in ("event", "series") if f"{name}_id" in out}
@@ -230,11 +238,20 @@ def market(
     if event is not None and event.get("title") is not None:
         known["event_title"] = event["title"]
     bare = _bare(row)
-    quotes: list[float | None] = [None, None, None]
-    with suppress(ContractError):  # a quote that cannot be read is none
-        quotes = [_dollars(bare.get(name)) for name in ("yes_bid", "yes_ask", "last_price")]
+    quotes = [_quote(bare.get(name)) for name in ("yes_bid", "yes_ask", "last_price")]
     counts = {name: bare.get(name) for name in ("volume", "volume_24h", "open_interest")}
     return {**out, **known, **groups, **names, **as_of_now(known, *quotes, **counts)}
+
+
+def refuse_wrong_ids(row: Mapping[str, Any], kind: Literal["market", "event", "series"]) -> None:
+    """ContractError for a row of an answer whose tickers are none, or whose title is no text."""
+    own = "ticker" if kind != "event" else "event_ticker"
+    for name in (own, "event_ticker", "series_ticker"):
+        said = row.get(name)
+        is_missing = said is None or said == ""
+        if (is_missing and name == own) or not (is_missing or (isinstance(said, str) and _is_ticker(said))):
+            raise ContractError(f"The {name} of a record of {kind} is {str(said)[:80]!r}, which is no ticker.")
+    refuse_no_text(row, ("title",), kind)
 
 
 def _is_fixed(row: Mapping[str, Any]) -> bool:
@@ -247,7 +264,7 @@ def _is_fixed(row: Mapping[str, Any]) -> bool:
 
 def is_final(row: Mapping[str, Any]) -> bool:
     """Whether the answer says that a market has settled."""
-    return row.get("status") in _FINAL
+    return word(str(row.get("status"))) in _FINAL
 
 
 def event(row: Mapping[str, Any], series: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -379,11 +396,13 @@ def opposite(price: float) -> float:
     return round(1 - price, _DIGITS)
 
 
-def change_of(message: Mapping[str, Any]) -> tuple[Literal["yes", "no"], float, float]:
+def change_of(message: Mapping[str, Any]) -> tuple[str, float, float]:
     """The side of a changed bid, its price [USD], and by how many contracts it changed."""
     got = convert(_bare(message), _Change, "The change of a book")
+    if (side := _outcome(got.side)) is None:
+        raise ContractError("The change of a book has no side.")
     return (
-        got.side,
+        side,
         round(_dollars(got.price), _DIGITS),
         float(numbers([got.delta], "The delta of a book", null=False)[0]),
     )
@@ -423,14 +442,29 @@ def _bare(value: Any) -> Any:
 
 def _payoffs(got: _Market) -> list[float] | None:
     """The payoffs of Yes and No [USD], None until they are final."""
-    if got.status not in (*_FINAL, "resolved", None):  # a table of results has no status
+    state, result = word(got.status), word(got.result)
+    if result is not None and state not in (*_STATES, None):
+        say_unknown("status", got.status, _STATES)
+    if state not in (*_FINAL, "resolved", None):  # a table of results has no status
         return None
-    if got.result in _OUTCOMES:
-        return [float(got.result == side) for side in _OUTCOMES]
+    if result not in (*_OUTCOMES, *_SHARED, None):
+        say_unknown("result", got.result, (*_OUTCOMES, *_SHARED))
     paid = _dollars(got.settlement_value)
+    if result in _OUTCOMES:
+        payoffs = [float(result == side) for side in _OUTCOMES]
+        if not np.isnan(paid) and paid != payoffs[0]:
+            raise ContractError(f"The result of {got.ticker} is {result}, and its settlement value {paid:g}.")
+        return payoffs
     if paid < 0 or paid > 1:
         raise ContractError(f"The settlement value of {got.ticker} is {paid:g}; it is dollars from 0 to 1.")
-    return [paid, round(1 - paid, _DIGITS)] if got.result in _SHARED and not np.isnan(paid) else None
+    return [paid, round(1 - paid, _DIGITS)] if result in _SHARED and not np.isnan(paid) else None
+
+
+def _outcome(said: str | None) -> str | None:
+    """The outcome, yes or no, that a word names; None for nothing."""
+    if (found := word(said)) not in (*_OUTCOMES, None):
+        raise ContractError(f"The side of a trade or a change is {str(said)[:40]!r}; known are yes and no.")
+    return found
 
 
 def _paid(trade: _Trade, side: str) -> float:
@@ -446,6 +480,14 @@ def _dollars(value: _Price) -> float:
         return to_number(value) / (_CENTS if isinstance(value, int) else 1)
     except ValueError:
         raise ContractError(f"A price is {value!r}; prices are dollars as text, or whole cents.") from None
+
+
+def _quote(value: Any) -> Any:
+    """Dollars of a quote of a record; one that cannot be read as it came, which is null with a warning."""
+    try:
+        return _dollars(value)
+    except ContractError:
+        return value
 
 
 def others(values: Floats) -> Floats:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, ValidationError, create_model
 
+from marketdata.decimals import to_number
 from marketdata.errors import ContractError
-from marketdata.points.records import FIELDS
+from marketdata.points.records import FIELDS, RecordKind
+from marketdata.times import parse_iso
 
 # A page holds whole buckets, so a market with more tokens than this cannot be served (interface 4.1, 8).
 LARGEST_LIMIT = 200
+ISO_PATTERN = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$"
+# What the description says of times; an archive has them so.
+_OF_TIMES: dict[str, Any] = {"format": "date-time", "pattern": ISO_PATTERN}
 # Some services write ids as numbers.
 RecordId = Annotated[StrictStr, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 M = TypeVar("M", bound=BaseModel)
@@ -39,12 +45,24 @@ class TokenRecord(Body):
     label: StrictStr | None = None
 
 
+def _number(value: Any) -> float | None:
+    return None if value in (None, "") else to_number(value)
+
+
+def _iso(value: Any) -> Any:
+    """A time that can be read, as it came."""
+    if isinstance(value, str) and value:
+        parse_iso(value)
+    return value or None if isinstance(value, str) else value
+
+
 _PYDANTIC_TYPES: dict[str, tuple[Any, Any]] = {
-    "id": (str | None, None),
-    "text": (str | None, None),
-    "date": (str | None, None),
-    "texts": (list[str] | None, None),
-    "numbers": (list[float | None] | None, None),
+    "id": (RecordId | None, None),
+    "text": (StrictStr | None, None),
+    "date": (Annotated[StrictStr | None, BeforeValidator(_iso), Field(json_schema_extra=_OF_TIMES)], None),
+    "texts": (list[StrictStr] | None, None),
+    "number": (Annotated[float | None, BeforeValidator(_number)], None),
+    "numbers": (list[Annotated[float | None, BeforeValidator(_number)]] | None, None),
     "tokens": (
         Annotated[list[TokenRecord], BeforeValidator(lambda value: [] if value is None else value)],
         Field(default_factory=list),
@@ -57,6 +75,24 @@ _SERVED_MARKET_FIELDS: dict[str, Any] = {
 
 class MarketDetail(create_model("Market", __base__=Body, **_SERVED_MARKET_FIELDS | {"id": (RecordId, ...)})):  # type: ignore[misc]
     """One market (readings: one market)."""
+
+
+def _listed(kind: RecordKind) -> type[Body]:
+    fields: dict[str, Any] = {field.name: _PYDANTIC_TYPES[field.type] for field in FIELDS[kind]}
+    if "tokens" in fields:  # those of another shape stay as they came
+        fields["tokens"] = (list[TokenRecord] | list[Any] | None, None)
+    return create_model(f"Listed {kind}", __base__=Body, **fields)
+
+
+_LISTED = {kind: _listed(kind) for kind in FIELDS}
+
+
+def listed(kind: RecordKind, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A record of a listing, with its known fields in their types and the others as they came; else a ContractError."""
+    record: dict[str, Any] = parse(_LISTED[kind], row, f"A record of {kind}").model_dump(exclude_unset=True)
+    if record.get("id") is None and not record.get("slug"):
+        raise ContractError(f"A record of {kind} has neither an id nor a slug.")
+    return record
 
 
 class ListingMetadata(Body):

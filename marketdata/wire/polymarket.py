@@ -19,7 +19,17 @@ from marketdata.points.columns import Books, Floats, Ints, Token, Trades
 from marketdata.points.views import SNAPSHOT_FIELDS
 from marketdata.times import SECOND, parse_moment, to_text
 from marketdata.wire.decode import Number, Seconds, convert, numbers
-from marketdata.wire.venues import NOTHING, TRADE_SIDES, as_of_now, books_of, prints, renamed
+from marketdata.wire.venues import (
+    NOTHING,
+    TRADE_SIDES,
+    as_of_now,
+    books_of,
+    prints,
+    refuse_no_text,
+    renamed,
+    say_unknown,
+    word,
+)
 
 _MARKET_NAMES = {
     "market_slug": "slug", "startDate": "start_date", "endDate": "end_date", "end_date_iso": "end_date",
@@ -34,10 +44,13 @@ _TRADE_NAMES = {
 }  # fmt: skip
 # Flags of an event that hold for each of its markets: whether these exclude each other, and whether others may follow.
 _OF_EVENTS = ("negRisk", "negRiskAugmented", "neg_risk", "neg_risk_augmented", "open_list")
-_NUMBERS = ("volume", "liquidity")  # texts of numbers, which sort as texts
+_NUMBERS = ("volume", "liquidity", "openInterest")  # how names of texts of numbers begin, which sort as texts
 _MILLIONTHS = 1_000_000
 _NO_LABEL = 999  # the outcome_index of a trade whose outcome is not known
+_RESOLVING = ("posed", "proposed", "challenged", "disputed")  # states of a resolution that is not final
 _SHORT, _FILL = re.compile("0x[0-9a-f]{62}"), "00"  # a condition id of Protocol V2 as Gamma writes it, and its end
+_is_condition = re.compile("0x[0-9a-f]{64}").fullmatch
+_is_number = re.compile(r"\d{1,78}", re.ASCII).fullmatch  # of an object of Gamma, or a token
 _TOKENS_OF = {"v1": ("clobTokenIds", "clob_token_ids"), "v2": ("positionIds", "position_ids")}
 
 
@@ -145,6 +158,28 @@ def condition_of(name: str) -> str:
     return small if re.fullmatch("0x[0-9a-f]{64}", small) else name
 
 
+def refuse_wrong_ids(record: Mapping[str, Any], kind: Literal["market", "event", "series"]) -> None:
+    """ContractError for a record of an answer of the venue with an id that the venue does not have.
+
+    A condition id is 0x and 62 or 64 hex digits, which `condition_of` makes 64. Other ids are decimal numbers: the id
+    of a market without a condition, that of each token, and those of events and series.
+    """
+    own = record.get("id")
+    if kind == "market":
+        if own != record.get("gamma_id") and not _is_condition(str(own)):
+            raise ContractError(f"The conditionId of a market is {str(own)[:80]!r}; it is 0x and 64 hex digits.")
+        for token in record["tokens"]:
+            if not _is_number(token["id"]):
+                raise ContractError(f"A token of a market is {token['id'][:80]!r}; it is a decimal number.")
+    elif own is None:
+        raise ContractError(f"A record of {kind} has no id.")
+    for name, said in (("id", record.get("gamma_id") if kind == "market" else own),
+                       *((name, record.get(name)) for name in ("event_id", "series_id"))):  # fmt: skip
+        if said is not None and not _is_number(str(said)):
+            raise ContractError(f"The {name} of a record of {kind} is {str(said)[:80]!r}; it is a decimal number.")
+    refuse_no_text(record, ("slug", "question", "title"), kind)
+
+
 def forms_of(condition: str) -> list[str]:
     """The forms in which Gamma may write a condition id."""
     is_long = condition.endswith(_FILL) and _SHORT.fullmatch(condition[: -len(_FILL)])
@@ -173,7 +208,7 @@ def market(row: Mapping[str, Any], event: Mapping[str, Any] | None = None) -> di
     """
     if not isinstance(row, Mapping):
         raise ContractError(f"A market is no object: {str(row)[:80]!r}.")
-    out = renamed(with_own_tokens(row), _MARKET_NAMES, _NUMBERS)
+    out = _renamed(with_own_tokens(row))
     got = convert(out, _Market, f"The market {row.get('slug') or row.get('id')}")
     number = None if got.id is None else str(got.id)
     if not (name := condition_of(got.condition_id or "") or number):
@@ -184,7 +219,10 @@ def market(row: Mapping[str, Any], event: Mapping[str, Any] | None = None) -> di
         ids, labels = _listed(got.token_ids, name), _listed(got.outcomes, name)
         if ids and len(ids) != len(labels):
             raise ContractError(f"The market {name} has {len(ids)} tokens and {len(labels)} outcomes.")
-        tokens = [{"id": str(token), "label": label} for token, label in zip(ids, labels, strict=False)]
+        if wrong := [label for label in labels if not isinstance(label, str | int | None)]:
+            raise ContractError(f"An outcome of the market {name} is {str(wrong[0])[:80]!r}; it is a text.")
+        texts = (None if label is None else str(label) for label in labels)
+        tokens = [{"id": str(token), "label": label} for token, label in zip(ids, texts, strict=False)]
     if len({token["id"] for token in tokens}) < len(tokens):
         raise ContractError(f"Two outcomes of the market {name} have one token.")
     if out.get("closed_at") is not None and out.get("end_date") == out["closed_at"]:
@@ -204,6 +242,11 @@ def market(row: Mapping[str, Any], event: Mapping[str, Any] | None = None) -> di
     return {**record, **now}
 
 
+def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row under the names of our records, with numbers where the venue has texts of them."""
+    return renamed(row, _MARKET_NAMES, (name for name in row if name.startswith(_NUMBERS)))
+
+
 def _around(row: Mapping[str, Any], event: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     """The event of a market: the one that contains it, or the first that it names."""
     events = [event] if event is not None else row.get("events")
@@ -221,7 +264,7 @@ def with_payoffs(record: dict[str, Any], payoffs: Sequence[float] | None) -> dic
 
 def event(row: Mapping[str, Any]) -> dict[str, Any]:
     """The record of an event, or of a series, without its markets."""
-    out = renamed(row, _MARKET_NAMES, _NUMBERS)
+    out = _renamed(row)
     got = convert(out, _Market, f"The event {row.get('slug') or row.get('id')}")
     state = "closed" if got.closed else "active" if got.active is not False else "inactive"
     out |= {"id": None if got.id is None else str(got.id), "status": state, **_parents(got, None)}
@@ -236,13 +279,15 @@ def markets_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 def resolution(row: Mapping[str, Any]) -> tuple[list[float] | None, str | None]:
     """The payoff of each outcome [USD], None until it is final, and when it was known."""
     got = convert(row, _Resolution, f"The resolution of {row.get('condition_id')}")
+    if word(got.status) not in (*_RESOLVING, "resolved", None):
+        say_unknown("resolution", got.status, (*_RESOLVING, "resolved"))
     # Each is rounded, as of a void market of three outcomes.
     return payoffs_of(got.status, got.payouts), got.resolved_at
 
 
 def payoffs_of(status: object, payouts: Sequence[Any] | None) -> list[float] | None:
     """The payoffs of the ``payouts`` of a resolution, in millionths; None unless it is final."""
-    if str(status).lower() != "resolved" or not payouts or None in payouts:
+    if word(str(status)) != "resolved" or not payouts or None in payouts:
         return None
     if abs(sum(payouts) - _MILLIONTHS) >= len(payouts):
         return None
@@ -257,7 +302,7 @@ def resolved(record: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     paid, at = resolution(row)
     if paid is not None and record["tokens"] and len(paid) != len(record["tokens"]):
         raise ContractError(f"The market {record['id']} has {len(record['tokens'])} tokens and {len(paid)} payouts.")
-    if paid is not None or str(row.get("status") or "resolved").lower() != "resolved":
+    if paid is not None or (word(str(row.get("status"))) or "resolved") != "resolved":
         record = with_payoffs(record, paid)
     return {**record, "resolved_at": at} if at else record
 
@@ -301,13 +346,13 @@ def trades(rows: Sequence[Mapping[str, Any]], role: Literal["taker"] | None = No
         if str(row.get("type") or "TRADE").upper() == "TRADE"
     ]
     got = convert(named, list[_Trade], "The list of trades")
-    if wrong := [trade.side for trade in got if trade.side.lower() not in TRADE_SIDES]:
+    if wrong := [trade.side for trade in got if word(trade.side) not in TRADE_SIDES]:
         raise ContractError(f"The side of a trade is {wrong[0][:40]!r}; allowed are BUY and SELL.")
     return prints(
         [trade.token for trade in got],
         [_moment(trade.timestamp) for trade in got],
         {
-            "side": [TRADE_SIDES[trade.side.lower()] for trade in got],
+            "side": [TRADE_SIDES[word(trade.side) or ""] for trade in got],
             "price": numbers([trade.price for trade in got], "The price of a trade", null=False),
             "size": numbers([trade.size for trade in got], "The size of a trade", null=False),
             "transaction_hash": [trade.transaction_hash for trade in got],
@@ -383,5 +428,5 @@ def _payoffs(got: _Market, name: str) -> list[float] | None:
         paid = [to_number(price) for price in _listed(got.outcome_prices, name)]
     except (TypeError, ValueError):
         raise ContractError(f"The market {name} has outcomePrices that are no numbers.") from None
-    is_final = got.closed and (got.resolution_status or "").lower() == "resolved"
+    is_final = got.closed and word(got.resolution_status) == "resolved"
     return paid if is_final and (paid == [0.5, 0.5] or sorted(paid) == [*[0.0] * (len(paid) - 1), 1.0]) else None

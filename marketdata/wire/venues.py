@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.decimals import to_number
-from marketdata.errors import ContractError
+from marketdata.errors import ContractError, ServiceOddityWarning, warn
 from marketdata.points.columns import Books, Floats, Token, Trades, no_probability
-from marketdata.times import parse_iso, to_text
+from marketdata.times import moment_text
 
 NOTHING: tuple[object, ...] = (None, "", "[]", [])
 _DATES = ("start_date", "end_date", "closed_at", "resolved_at", "created_at", "updated_at", "game_start_time")
@@ -22,7 +21,7 @@ _DATES = ("start_date", "end_date", "closed_at", "resolved_at", "created_at", "u
 def renamed(row: Mapping[str, Any], names: Mapping[str, str], numbers: Iterable[str] = ()) -> dict[str, Any]:
     """A row under the names of our records: times as ISO texts, ``numbers`` as numbers, and the rest unchanged.
 
-    If two fields get the same name, the last one with a value counts.
+    If two fields get the same name, the last one with a value counts. ContractError for a time that is none.
     """
     if not isinstance(row, Mapping):
         raise ContractError(f"A record is no object: {str(row)[:80]!r}.")
@@ -30,19 +29,43 @@ def renamed(row: Mapping[str, Any], names: Mapping[str, str], numbers: Iterable[
     for given, value in row.items():
         if (name := names.get(given, given)) not in out or value not in NOTHING:
             out[name] = value
-    for name in _DATES:
-        with suppress(KeyError, TypeError, ValueError):
-            out[name] = to_text(parse_iso(out[name]))
+    for name in (name for name in _DATES if name in out):
+        try:
+            out[name] = moment_text(out[name])
+        except ValueError as problem:
+            raise ContractError(f"The {name} of a record is no time: {problem}.") from None
     for name in (name for name in numbers if name in out):
-        out[name] = _number(out[name])
+        out[name] = _number(out[name], name)
     return out
 
 
-def _number(value: Any) -> float | None:
-    """A number that a record states; None for what is none, which would sort as a text."""
-    with suppress(ValueError):
-        return None if math.isnan(number := to_number(value)) else number
-    return None
+def word(value: str | None) -> str | None:
+    """A word of a venue without case and spaces; None for an empty one and for null as programs print it."""
+    said = "" if value is None else value.strip().casefold()
+    return None if said in ("", "none", "null", "nan", "<na>") else said
+
+
+def say_unknown(what: str, said: object, known: Iterable[str]) -> None:
+    """Warn of a word that decides an outcome and is not known."""
+    problem = f"The {what} of a market is {str(said)[:40]!r}; known are {', '.join(known)}. Its outcome is not known."
+    warn(problem, ServiceOddityWarning)
+
+
+def refuse_no_text(row: Mapping[str, Any], names: Iterable[str], kind: str) -> None:
+    """ContractError for a field of a record that is neither a text nor null."""
+    for name in names:
+        if not isinstance(said := row.get(name), str | None):
+            raise ContractError(f"The {name} of a record of {kind} is {str(said)[:80]!r}; it is a text.")
+
+
+def _number(value: Any, name: str) -> float | None:
+    """A number that a record states; None for what is none, which would sort as a text, with a warning."""
+    try:
+        is_none = isinstance(value, float) and math.isnan(value)
+        return None if is_none or math.isnan(number := to_number(value)) else number
+    except ValueError:
+        warn(f"The {name} of a record is {str(value)[:40]!r}, which is no number; it is null.", ServiceOddityWarning)
+        return None
 
 
 def as_of_now(record: Mapping[str, Any], bid: Any, ask: Any, last: Any, **numbers: Any) -> dict[str, Any]:
@@ -50,9 +73,9 @@ def as_of_now(record: Mapping[str, Any], bid: Any, ask: Any, last: Any, **number
 
     The price is the mid of the best quotes of the first token, else its last trade, and none if the market is over.
     """
-    out = {name: read for name, value in numbers.items() if (read := _number(value)) is not None}
-    quotes = [one for one in (_number(bid), _number(ask)) if one is not None and 0 < one < 1]
-    price = sum(quotes) / 2 if len(quotes) == 2 else _number(last)
+    out = {name: read for name, value in numbers.items() if (read := _number(value, name)) is not None}
+    quotes = [one for one in (_number(bid, "best bid"), _number(ask, "best ask")) if one is not None and 0 < one < 1]
+    price = sum(quotes) / 2 if len(quotes) == 2 else _number(last, "last price")
     if record.get("status") not in ("closed", "resolved") and price is not None and 0 < price < 1:
         out["price_now"] = round(price, 6)
     return out

@@ -8,52 +8,107 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 import pytest
-from reference.faults import Act, Ask
+from reference.faults import Act, Ask, ok
 from reference.kalshi_stub import START, KalshiStub, Traps
 from reference.polymarket_stub import PolymarketStub
-from reference.venues import client_of
+from reference.venues import VenueStub, client_of
 
 import marketdata as md
 from marketdata.errors import MarketDataError, MarketDataWarning
 from marketdata.points.columns import joined
+from marketdata.points.records import FIELDS
 from marketdata.points.views import empty
 from marketdata.tidy.frames import to_frame
-from marketdata.times import DAY, MINUTE, SECOND, to_datetime
+from marketdata.times import DAY, MINUTE, SECOND, to_datetime, to_text
 
-ABSENT, TWICE, OTHER = object(), object(), object()
+ABSENT, TWICE, OTHER, THOUSANDTHS = object(), object(), object(), object()
 SPAN = to_datetime(START + 60 * MINUTE), to_datetime(START + 90 * MINUTE)
 WRONG: dict[str, Any] = {
     "an object": {"a": 1}, "true": True, "null": None, "absent": ABSENT, "infinite": "Infinity", "too large": "1e400",
     "an underscore": "0_1", "10^30": 10**30, "10^18": 10**18, "below 0": -1, "twice": TWICE, "of another": OTHER,
+    "in thousandths": THOUSANDTHS,
 }  # fmt: skip
+
+
+@dataclass
+class House(VenueStub):
+    """A service of the interface with ten markets, of which the first has a history."""
+
+    venue: ClassVar[str] = "https://data.test"
+    hosts: ClassVar[tuple[str, ...]] = ("data.test",)
+    count: int = 16
+
+    def __post_init__(self) -> None:
+        self.markets = [self.record(k) for k in range(self.count)]
+
+    def record(self, k: int) -> dict[str, Any]:
+        tokens = [{"id": str(10**40 + 2 * k + i), "label": label} for i, label in enumerate(("Yes", "No"))]
+        dates = {"start_date": to_text(START), "end_date": to_text(START + DAY), "closed_at": to_text(START + DAY)}
+        won = {"resolved_token_id": tokens[0]["id"], "resolved_token_label": "Yes", "volume": 2.5 + k}
+        return {"id": str(7000 + k), "slug": f"rain-{k}", "question": "Rain?", "status": "resolved", "tags": ["rain"],
+                "tokens": tokens, **dates, **won}  # fmt: skip
+
+    def answer(self, ask: Ask) -> Act:
+        name, _, view = ask.path.removeprefix("/v1/").removeprefix("markets/").partition("/")
+        if view:
+            return ok(self.history(name, view))
+        groups = [{"id": str(k), "slug": f"group-{k}", "title": "Rain", "status": "active", "tags": ["rain"],
+                   "start_date": to_text(START), "end_date": to_text(START + DAY)}
+                  for k in range(self.count)]  # fmt: skip
+        metadata = {"count": self.count, "limit": 1000, "next_cursor": None}
+        limits = {"requests_per_minute": 60, "requests_remaining": 9, "granularity_allowed": "1m",
+                  "max_history_days": "30"}  # fmt: skip
+        return ok({
+            "series": {"data": groups, "metadata": metadata}, "events": {"data": groups, "metadata": metadata},
+            "markets": {"data": self.markets, "metadata": metadata}, "tags": {"count": 1, "data": ["rain"]},
+            "health": {"status": "ok", "timestamp": to_text(START)},
+            "usage": {"plan": "free", "organization": "o", "limits": limits, "reset_at": START // SECOND},
+            "rain-0": self.markets[0],
+        }[name])  # fmt: skip
+
+    def history(self, name: str, view: str) -> dict[str, Any]:
+        times = [to_text(START + (60 + k) * MINUTE) for k in range(6)]
+        point = {
+            "prices": {"p": 0.25}, "metrics": {"volume": 5.0, "liquidity": 7.5, "spread": 0.5},
+            "books": {"bids": [[0.25, 5.0], [0.125, 1.5]], "asks": [[0.5, 2.5]]},
+        }[view]  # fmt: skip
+        points = [{"t": t, **copy.deepcopy(point)} for t in times]
+        tokens = {token["label"]: token["id"] for token in self.markets[0]["tokens"]}
+        data: Any = points if view == "metrics" else {label: copy.deepcopy(points) for label in tokens}
+        count = len(points) if view == "metrics" else 2 * len(points)
+        return {"market_id": self.markets[0]["id"], "resolution": "1m", "tokens": tokens, "data": data,
+                "metadata": {"count": count, "limit": 200, "next_cursor": None}}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of a venue: what asks for it, its path, and where its rows are."""
+    """An answer of a venue or a service: what asks for it, its path, and where its rows are."""
 
     stub: Callable[[], Any]
     path: str
     call: Callable[[Any, Any], Any]
     rows: Callable[[Any], list[dict[str, Any]]]
     keys: tuple[str, ...]  # what tells two rows apart
+    opaque: tuple[str, ...] = ()  # ids that may be any text
 
 
 def polymarket() -> PolymarketStub:
-    return PolymarketStub(count=3)
+    return PolymarketStub(count=3, days=0.2)
 
 
 def kalshi() -> KalshiStub:
-    return KalshiStub(count=3, traps=Traps(one_book_a_request=True))
+    return KalshiStub(count=3, days=0.2, traps=Traps(one_book_a_request=True))
 
 
 def first(stub: Any) -> str:
     """The name of the first market."""
     market = stub.markets[0]
+    if isinstance(market, dict):
+        return str(market["slug"])
     return str(getattr(market, "slug", None) or market.ticker)
 
 
@@ -84,6 +139,27 @@ def books(client: Any, stub: Any) -> Any:
     return to_frame(joined(parts) if parts else empty("books"), "polars").drop("ts")
 
 
+def frame_of(record: Any) -> pl.DataFrame:
+    """A record as a frame of one row, for what is shown as it is."""
+    numbers = {f"n{k}": [value] for k, value in enumerate(record.values()) if isinstance(value, float)}
+    return pl.DataFrame({"market_id": ["known"], **numbers})
+
+
+def settled(client: Any, stub: Any) -> pl.DataFrame:
+    """What the market paid that resolved as Yes."""
+    found = client.market(next(market.slug for market in stub.markets if market.state == "yes"))
+    return pl.DataFrame({"market_id": [found["id"]], "paid": [found["payoffs"][0] if found["payoffs"] else None]})
+
+
+def of_view(view: str) -> Callable[[Any, Any], Any]:
+    return lambda client, stub: getattr(client, view)(first(stub), *SPAN, "1m")
+
+
+def house_points(top: Any) -> list[dict[str, Any]]:
+    """The points of the first token, or of the market."""
+    return list(top["data"]) if isinstance(top["data"], list) else next(iter(top["data"].values()))
+
+
 def history(top: Any) -> Any:
     """The points of the only token, or of the first one of a batch."""
     found = top["history"]
@@ -101,6 +177,42 @@ ANSWERS = {
     "trades of Kalshi": Answer(kalshi, "/markets/trades", trades, lambda top: top["trades"], ("trade_id",)),
     "book of Kalshi": Answer(kalshi, "/orderbook", books, lambda top: [top["orderbook_fp"]], ()),
     "record of Kalshi": Answer(kalshi, "/markets/KXRAIN-0-T0", record, lambda top: [top["market"]], ("ticker",)),
+    "resolutions of Polymarket": Answer(polymarket, "/v2/resolutions", settled, lambda top: top["data"], ()),
+    **{f"{view} of the interface": Answer(House, f"/{view}", of_view(view), house_points, ("t",))
+       for view in ("books", "prices", "metrics")},
+    "pages of the interface": Answer(House, "/prices", of_view("prices"), lambda top: [top], (), ("market_id",)),
+    "paging of the interface": Answer(House, "/prices", of_view("prices"), lambda top: [top["metadata"]], ()),
+    "record of the interface": Answer(House, "/markets/rain-0", record, lambda top: [top], ("id",)),
+    "tokens of the interface": Answer(
+        House, "/markets/rain-0", lambda client, _: client.tokens("rain-0"), lambda top: top["tokens"], ("id",), ("id",)
+    ),
+    "usage of the interface": Answer(House, "/usage", lambda c, _: frame_of(c.usage()), lambda top: [top], ()),
+    "limits of the interface": Answer(
+        House, "/usage", lambda c, _: frame_of(c.usage()), lambda top: [top["limits"]], ()
+    ),
+    "health of the interface": Answer(House, "/health", lambda c, _: frame_of(c.health()), lambda top: [top], ()),
+}  # fmt: skip
+
+
+def nested(top: Any) -> list[dict[str, Any]]:
+    """The markets inside of events."""
+    return [row for event in top["events"] for row in event["markets"]]
+
+
+# Rows that are each a record, so that all faults of a field are tried by one call.
+LISTINGS = {
+    "markets of Polymarket": ("polymarket", "/markets/keyset", "markets", lambda top: top["markets"]),
+    "events of Polymarket": ("polymarket", "/events/keyset", "events", lambda top: top["events"]),
+    "series of Polymarket": ("polymarket", "/series", "series", lambda top: top),
+    "markets of Kalshi": ("kalshi", "/events", "markets", nested),
+    "events of Kalshi": ("kalshi", "/events", "events", lambda top: top["events"]),
+    "series of Kalshi": ("kalshi", "/series", "series", lambda top: top["series"]),
+    **{f"{kind} of the interface": ("house", f"/v1/{kind}", kind, lambda top: top["data"])
+       for kind in ("series", "events", "markets")},
+}  # fmt: skip
+STUBS: dict[str, Callable[[int], Any]] = {
+    "polymarket": lambda count: PolymarketStub(count=count, days=3.0),
+    "kalshi": lambda count: KalshiStub(count=count), "house": lambda count: House(count=count),
 }  # fmt: skip
 
 
@@ -118,6 +230,10 @@ def changed(stub: Any, path: str, change: Callable[[Any], Any]) -> Any:
     return stub
 
 
+def a_client_of(stub: Any) -> Any:
+    return client_of(stub, api_key="k" * 32) if isinstance(stub, House) else client_of(stub)
+
+
 def rows_of(frame: Any) -> set[tuple[Any, ...]]:
     return set(pl.DataFrame(frame).with_columns(pl.col(pl.Categorical).cast(pl.String)).rows())
 
@@ -125,7 +241,7 @@ def rows_of(frame: Any) -> set[tuple[Any, ...]]:
 def asked(answer: Answer, change: Callable[[Any], Any]) -> tuple[set[tuple[Any, ...]], Any, str] | MarketDataError:
     """The rows, the frame and the warnings of a call, or its error."""
     stub = changed(answer.stub(), answer.path, change)
-    with warnings.catch_warnings(record=True) as caught, client_of(stub) as client:
+    with warnings.catch_warnings(record=True) as caught, a_client_of(stub) as client:
         warnings.simplefilter("always")
         try:
             frame = answer.call(client, stub)
@@ -155,6 +271,11 @@ def is_finite(frame: pl.DataFrame) -> bool:
     return all(frame[name].drop_nulls().is_finite().all() for name in frame.columns if frame[name].dtype.is_float())
 
 
+def thousandths(value: Any) -> Any:
+    """A number in a unit that is a thousand times smaller."""
+    return value * 1000 if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
 def spoiled(answer: Answer, field: str, wrong: Any) -> Callable[[Any], Any]:
     """The answer with a wrong value in a row in the middle."""
 
@@ -172,6 +293,8 @@ def spoiled(answer: Answer, field: str, wrong: Any) -> Callable[[Any], Any]:
             row.pop(field, None)
         elif wrong is OTHER:
             row[field] = "another" if isinstance(row.get(field), str) else row.get(field)
+        elif wrong is THOUSANDTHS:
+            row[field] = thousandths(row.get(field))
         else:
             row[field] = wrong
         return top
@@ -192,6 +315,8 @@ def test_a_wrong_field_is_refused_or_counted_or_changes_nothing(name: str) -> No
     failed = []
     for field in known:
         for what, wrong in WRONG.items():
+            if field in answer.opaque and isinstance(wrong, str | int):
+                continue
             got = asked(answer, spoiled(answer, field, wrong))
             if isinstance(got, MarketDataError):
                 continue
@@ -201,6 +326,8 @@ def test_a_wrong_field_is_refused_or_counted_or_changes_nothing(name: str) -> No
                 problem = "rows are lost in silence"
             elif not is_finite(result):
                 problem = "an infinite number"
+            elif field in answer.opaque and wrong is OTHER:
+                continue
             elif set(result.get_column("market_id", default=pl.Series()).cast(pl.String)) - {
                 str(one) for one in frame["market_id"].cast(pl.String)
             }:
@@ -221,6 +348,80 @@ def test_a_wrong_field_is_refused_or_counted_or_changes_nothing(name: str) -> No
     assert not failed, "\n".join(failed)
 
 
+def known_types(kind: Any) -> set[str]:
+    """The columns of records that have one type, and texts of numbers."""
+    return {field.name for field in FIELDS[kind] if field.type in ("date", "number", "numbers", "texts")}
+
+
+def payoffs_in(found: pl.DataFrame) -> dict[Any, list[float] | None]:
+    """The payoffs of records by their ids."""
+    return dict(zip(found.to_series(0), found["payoffs"].to_list(), strict=True)) if "payoffs" in found.columns else {}
+
+
+@pytest.mark.parametrize("name", LISTINGS)
+def test_a_wrong_field_of_a_listing_costs_no_other_record(name: str) -> None:
+    """Each record is right, or left out and counted: none is lost, has another type, or another outcome."""
+    of, path, kind, rows_in = LISTINGS[name]
+    count = {"series": 6, "events": 3}.get(kind, 1) * (len(WRONG) + 1)
+
+    def listed(change: Callable[[Any], Any]) -> tuple[pl.DataFrame, set[str], str]:
+        stub = changed(STUBS[of](count), path, change)
+        with warnings.catch_warnings(record=True) as caught, a_client_of(stub) as client:
+            warnings.simplefilter("always")
+            found = getattr(client, kind)()
+            left_out = {one for some in client.last_report.left_out.values() for one in some}
+        said = " ".join(str(one.message) for one in caught if issubclass(one.category, MarketDataWarning))
+        return found.with_columns(pl.col(pl.Categorical).cast(pl.String)), left_out, said
+
+    names: list[str] = []
+
+    def look(top: Any) -> Any:
+        names.extend(field for row in rows_in(top) for field in row if field not in names)
+        return top
+
+    right, _, _ = listed(look)
+    own_id, paid = right.columns[0], payoffs_in(right)
+    failed = []
+    for field in names:
+        spoiled_rows = 0
+
+        def spoil(top: Any, field: str = field) -> Any:
+            nonlocal spoiled_rows
+            rows = rows_in(top)
+            todo = [*WRONG.items()][spoiled_rows:]
+            spoiled_rows += min(len(todo), len(rows))
+            others = [row.get(field) for row in rows[1:]]
+            for (_, wrong), row, other in zip(todo, list(rows), [*others, None], strict=False):
+                if wrong is TWICE:
+                    rows.append(copy.deepcopy(row)) if rows_in is not nested else None
+                elif wrong is ABSENT:
+                    row.pop(field, None)
+                elif wrong is THOUSANDTHS:
+                    row[field] = thousandths(row.get(field))
+                else:
+                    row[field] = other if wrong is OTHER else wrong
+            return top
+
+        found, left_out, said = listed(spoil)
+        # With the name of another record it may be that record as it is now.
+        if len(found) + len(left_out) < len(right) - (field in ("ticker", "event_ticker")):
+            failed.append(f"{field}: {len(right) - len(found)} records are lost, and {len(left_out)} are counted")
+        others = {one for one in set(found[own_id]) - set(right[own_id]) if not str(one).isdigit()}
+        if of != "house" and others:  # ids of a service are any texts
+            failed.append(f"{field}: other ids {sorted(map(str, others))[:5]}")
+        if left_out and "left out" not in said:
+            failed.append(f"{field}: no warning")
+        both = known_types(kind) & set(right.columns) & set(found.columns)
+        others = {column for column in both if found[column].dtype not in (right[column].dtype, pl.Null)}
+        failed += [f"{field}: {column} has the type {found[column].dtype}" for column in others]
+        if not is_finite(found):
+            failed.append(f"{field}: an infinite number")
+        for identity, payoffs in payoffs_in(found).items():
+            if payoffs is not None and paid.get(identity, payoffs) != payoffs:
+                failed.append(f"{field}: {identity} pays {payoffs}")
+    assert not failed, "\n".join(failed)
+
+
 WHOLE: dict[str, Callable[[Any], Any]] = {
     "a list": lambda _: [], "a text": lambda _: "nothing", "a number": lambda _: 5, "an object": lambda _: {"a": 1},
 }  # fmt: skip
@@ -231,6 +432,8 @@ WHOLE: dict[str, Callable[[Any], Any]] = {
 def test_an_answer_of_another_kind_is_no_empty_answer(name: str, what: str) -> None:
     """Where an object is documented, a list, a text or another object is an error, and never "there is nothing"."""
     answer = ANSWERS[name]
+    if answer.path == "/usage" and what == "an object":
+        pytest.skip("what a plan has is shown as it is")
     if name == "books of Polymarket" and what == "a list":
         pytest.skip("no books at all: these tokens are no longer traded")
     got = asked(answer, WHOLE[what])

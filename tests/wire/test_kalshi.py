@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import marketdata as md
-from marketdata.errors import ContractError
+from marketdata.errors import ContractError, ServiceOddityWarning
 from marketdata.tidy import records
 from marketdata.wire import kalshi
+from marketdata.wire.records import market
 
 PRICES = st.integers(0, 100)
 
@@ -87,9 +88,52 @@ def test_only_a_final_market_has_payoffs(row: dict[str, Any], payoffs: list[floa
     assert md.outcomes(frame)["payoff"].to_list() == (payoffs or [None, None])
 
 
+CLOSE = "2026-01-01T00:00:00Z"
+EPOCHS = [1_767_225_600, 1_767_225_600_000, "1767225600", "1767225600000", "2026-01-01", "2026-01-01 00:00:00+00"]
+
+
+@pytest.mark.parametrize("close", EPOCHS, ids=repr)
+@pytest.mark.parametrize(("status", "result"), [("Finalized", "Yes"), (" SETTLED", "YES"), ("finalized", "yes ")])
+@pytest.mark.parametrize("read", [kalshi.market, market], ids=["live", "in a file"])
+def test_words_and_times_of_a_record_are_read_in_any_form(read: Any, status: str, result: str, close: Any) -> None:
+    """Capitals and spaces change no word, and a time may be a Unix time in any unit, live or in a file."""
+    row = {"ticker": "KXA-1-2", "event_ticker": "KXA-1", "status": status, "result": result, "close_time": close}
+    record = read(row)
+    assert (record["status"], record["payoffs"], record["closed_at"]) == ("resolved", [1.0, 0.0], CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"status": "finalized", "result": "maybe"}, "result of a market is 'maybe'.*known are yes, no"),
+        ({"status": "paid out", "result": "yes"}, "status of a market is 'paid out'.*known are initialized"),
+    ],
+)
+def test_a_word_that_is_not_known_is_said(row: dict[str, Any], words: str) -> None:
+    """A market whose outcome hangs on a new word has none, and a warning says which word that is."""
+    with pytest.warns(ServiceOddityWarning, match=words):
+        assert kalshi.market({"ticker": "T", **row})["payoffs"] is None
+
+
+def test_a_result_that_its_settlement_denies_is_refused() -> None:
+    """A market that says Yes and paid 0 says nothing."""
+    with pytest.raises(ContractError, match="result of T is yes, and its settlement value 0"):
+        kalshi.market({"ticker": "T", "status": "finalized", "result": "yes", "settlement_value_dollars": "0.00"})
+
+
+@pytest.mark.parametrize("name", ["close_time", "open_time", "settlement_ts"])
+@pytest.mark.parametrize("time", ["soon", -1, 10**30, True, [], "Infinity"])
+def test_what_is_no_time_is_no_time_of_a_record(name: str, time: Any) -> None:
+    """The error names the field; null, in any form, is a time that is not known."""
+    with pytest.raises(ContractError, match="is no time"):
+        kalshi.market({"ticker": "T", name: time})
+    for nothing in (None, "", "null", float("nan")):
+        assert kalshi.market({"ticker": "T", name: nothing})["status"] == "active"
+
+
 def test_trades_and_books_are_of_yes_and_no() -> None:
     """A print is what its taker bought, by the newer field; an ask of Yes is a bid of No at one less."""
-    old = {"trade_id": "a", "ticker": "T", "count": 3, "yes_price": 61, "no_price": 39, "taker_side": "no",
+    old = {"trade_id": "a", "ticker": "T", "count": 3, "yes_price": 61, "no_price": 39, "taker_side": "NO",
            "created_time": "2026-01-01T00:00:05Z"}  # fmt: skip
     new = {
         "trade_id": "b",
@@ -122,5 +166,7 @@ def test_a_wrong_value_of_kalshi_is_named() -> None:
         kalshi.candles([{"end_period_ts": "soon"}])
     with pytest.raises(ContractError, match="cents"):
         kalshi.candles([{"end_period_ts": 60, "yes_bid": {"close": "much"}}])
+    with pytest.raises(ContractError, match=r"side of a trade.*known are yes and no"):
+        kalshi.trades([{"trade_id": "a", "ticker": "T", "created_time": 1_767_225_600, "taker_side": "LONG"}])
     with pytest.raises(ContractError, match="time"):
         kalshi.trades([{"trade_id": "a", "ticker": "T", "created_time": "today"}])

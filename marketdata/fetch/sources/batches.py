@@ -20,6 +20,21 @@ REFUSED = (BadRequestError, ParameterError, NotFoundError)
 _NAMES = ("slug", "ticker", "conditionId", "event_ticker", "id")
 
 
+class Distinct:
+    """Records by their id, the newest of two. One that has the id of another record, with another slug, is left out."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Any, dict[str, Any]] = {}
+
+    def add(self, name: Any, row: dict[str, Any]) -> None:
+        """Take a record."""
+        before = self.rows.get(name, row).get("slug")
+        if before is not None and row.get("slug") not in (before, None):
+            leave_out("it has the id of another record", str(row["slug"]))
+        else:
+            self.rows[name] = row
+
+
 @contextmanager
 def noted() -> Iterator[LeftOut]:
     """Collect the names of what is left out meanwhile, by reason."""
@@ -48,7 +63,7 @@ def readable(read: Callable[[Mapping[str, Any]], R], rows: Iterable[Mapping[str,
             reason = str(error)
             for name in names:
                 reason = reason.replace(name, "...")
-            leave_out(reason, names[0] if names else "without a name")
+            leave_out(reason, names[0] if names else f"without a name: {str(row)[:80]}")
         else:
             yield record
 

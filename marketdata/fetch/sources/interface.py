@@ -26,9 +26,11 @@ from marketdata.fetch import gate
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Answer, Transport
 from marketdata.fetch.pagination import paginate
+from marketdata.fetch.sources import batches
 from marketdata.fetch.windows import WORTH_DIVIDING, IdKind, Window
 from marketdata.points.columns import Data, Page, Series, Trades, joined
 from marketdata.points.duplicates import repeated
+from marketdata.points.records import names_of
 from marketdata.points.views import View
 from marketdata.resolution import BucketWidth, micros_of
 from marketdata.times import Range
@@ -153,8 +155,11 @@ class Interface:
 
     def record(self, market: str) -> dict[str, Any]:
         """The record of a market."""
-        record = self.get("markets", market, model=models.MarketDetail)
+        record = models.listed("markets", self.get("markets", market, model=models.MarketDetail))
         gate.refuse_shared_tokens((token["id"] for token in record["tokens"]), record["id"])
+        named = {*names_of(record), *(str(one) for one in record.values() if isinstance(one, str | int))}
+        if market.casefold() not in {one.casefold() for one in named}:
+            raise ContractError(f"The answer is about the market {record['id']!r}, and was asked for {market!r}.")
         return record
 
     def similar(self, name: str) -> Iterator[list[str]]:
@@ -185,12 +190,22 @@ class Interface:
         filters: Mapping[str, str | None],
         max_rows: int | None = None,
         page_size: int | None = None,
-        report: Report | None = None,  # noqa: ARG002 its pages are read strictly
+        report: Report | None = None,
     ) -> list[dict[str, Any]]:
-        """Records of a listing, page after page, each id once."""
-        rows: dict[str | int, dict[str, Any]] = {}
+        """Records of a listing, page after page, each id once; one that cannot be read is left out, and counted."""
         if max_rows == 0:
             return []
+        with batches.noted() as left_out:
+            rows = self._listed(kind, filters, max_rows, page_size)
+        if report is not None:
+            report.leave_out_all(left_out)
+        return rows
+
+    def _listed(
+        self, kind: str, filters: Mapping[str, str | None], max_rows: int | None, page_size: int | None
+    ) -> list[dict[str, Any]]:
+        known = batches.Distinct()
+        rows = known.rows
         size = page_size or self.service.listing_page
 
         def check(body: Any) -> models.Listing:
@@ -211,13 +226,22 @@ class Interface:
                 return ask(cursor)
 
         for page in paginate(ask, lambda page: (str(row.get("id")) for row in page.data), f"the listing of {kind}"):
-            for row in page.data:
+            for row in batches.readable(partial(_record, kind), page.data):
                 # A record comes again if the listing moves between two pages; the later one is the newer.
                 name = row.get("id")
-                rows[len(rows) if name is None else str(name)] = row
+                known.add(len(rows) if name is None else str(name), row)
             if max_rows is not None and len(rows) >= max_rows:
                 break
         return list(rows.values())[:max_rows]
+
+
+def _record(kind: Any, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A record of a listing."""
+    record = models.listed(kind, row)
+    tokens = record.get("tokens")
+    ids = [token.get("id") for token in tokens if isinstance(token, Mapping)] if isinstance(tokens, list) else []
+    gate.refuse_shared_tokens(ids, str(record.get("id")))
+    return record
 
 
 def keys_of(page: Page) -> Iterable[Hashable]:

@@ -94,7 +94,7 @@ class Kalshi(Venue):
         names = group.beside(window, _BATCH)
         group.once(names, names, window, lambda: self._look_up([*map(wire.ticker_of, names)]))
         ticker = self._ticker(window.id)
-        return wire.market(self._rows.get(ticker) or self._row(ticker))
+        return _market(self._rows.get(ticker) or self._row(ticker))
 
     def requests(self, window: Window, tokens: int) -> int:  # noqa: ARG002 an answer is about both
         """One for 5,000 candles; what markets and views share is not counted."""
@@ -290,7 +290,7 @@ class Kalshi(Venue):
 
     def _with_facts(self, row: Mapping[str, Any]) -> dict[str, Any]:
         event = self._fact("event", row.get("event_ticker"))
-        return wire.market(row, event, self._fact("series", event.get("series_ticker")))
+        return _market(row, event, self._fact("series", event.get("series_ticker")))
 
     def _fact(self, kind: str, ticker: object) -> dict[str, Any]:
         """The answer about an event or a series; the one about a series has the fees."""
@@ -329,7 +329,7 @@ class Kalshi(Venue):
     def _all_series(self, given: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         for rows in self._listed(("series",), "series", "ticker", given):
             self._facts |= {("series", str(row.get("ticker"))): row for row in rows}
-            yield from batches.readable(wire.series, rows)
+            yield from batches.readable(_series, rows)
 
     def _every_series(self) -> dict[str, dict[str, Any]]:
         """All series by their ticker, by one request."""
@@ -356,10 +356,10 @@ class Kalshi(Venue):
             series, members = every.get(str(event.get("series_ticker")), {}), event.get("markets") or ()
             if kind == "events":
                 if _has_words(search, event, series, *members):
-                    yield from batches.readable(partial(wire.event, series=series), [event])
+                    yield from batches.readable(partial(_event, series=series), [event])
                 continue
             chosen = [row for row in members if not _is_parlay(row) and _has_words(search, event, series, row)]
-            found = batches.readable(partial(wire.market, event=event, series=series), chosen)
+            found = batches.readable(partial(_market, event=event, series=series), chosen)
             yield from (one for one in found if not one["closed_at"])
 
     def _members(self, kind: str, given: Mapping[str, str], size: int, states: set[str]) -> Iterator[dict[str, Any]]:
@@ -381,9 +381,9 @@ class Kalshi(Venue):
             for event in self._events(name, series, given, size, is_open=is_open, has_markets=kind == "markets"):
                 of = self._fact("series", event.get("series_ticker"))
                 if kind == "events":
-                    yield from batches.readable(partial(wire.event, series=of), [event])
+                    yield from batches.readable(partial(_event, series=of), [event])
                 else:
-                    read = partial(wire.market, event=event, series=of)
+                    read = partial(_market, event=event, series=of)
                     found = batches.readable(read, (row for row in event.get("markets") or () if not _is_parlay(row)))
                     yield from (one for one in found if not (is_open and one["closed_at"]))
         if kind == "markets" and not is_open and (not states or "resolved" in states):
@@ -418,7 +418,7 @@ class Kalshi(Venue):
         ticker = str(event.get("series_ticker") or str(row.get("event_ticker")).partition("-")[0])
         series = self._facts.get(("series", ticker), {})
         known = {"series_ticker": ticker, "category": series.get("category")} if series else {}
-        return wire.market(row, {**known, **event} or None, series)
+        return _market(row, {**known, **event} or None, series)
 
     def _events(
         self,
@@ -444,7 +444,7 @@ class Kalshi(Venue):
             if (closes := given.get("end_date_min")) is not None:
                 params["min_close_ts"] = parse_iso(closes) // SECOND
             pages = self._listed(("events",), "events", "event_ticker", params)
-        for event in (event for events in pages for event in events):
+        for event in batches.readable(_known_event, (event for events in pages for event in events)):
             ticker = str(event.get("event_ticker"))
             self._facts["event", ticker] = {key: value for key, value in event.items() if key != "markets"}
             if not ticker.startswith(_PARLAYS):
@@ -504,6 +504,31 @@ class Kalshi(Venue):
     def _try(self) -> None:
         self._cutoffs = None
         self._cutoff()
+
+
+def _market(
+    row: Mapping[str, Any], event: Mapping[str, Any] | None = None, series: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The record of a market of an answer, whose tickers are those of the venue."""
+    wire.refuse_wrong_ids(row, "market")
+    return wire.market(row, event, series)
+
+
+def _event(row: Mapping[str, Any], series: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The record of an event of an answer, whose tickers are those of the venue."""
+    return wire.event(_known_event(row), series)
+
+
+def _known_event(row: Mapping[str, Any]) -> dict[str, Any]:
+    """An event of an answer as it came."""
+    wire.refuse_wrong_ids(row, "event")
+    return dict(row)
+
+
+def _series(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of a series of an answer, whose ticker is one of the venue."""
+    wire.refuse_wrong_ids(row, "series")
+    return wire.series(row)
 
 
 def _is_parlay(row: object) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -289,10 +289,8 @@ class Polymarket(Venue):
         if not name.startswith("0x") and not (name.isdigit() and len(name) > _LONGEST_NUMBER):
             path = ("markets", name) if name.isdigit() else ("markets", "slug", name)
             with suppress(NotFoundError):
-                found = wire.market(self._object(path, host="gamma"))
+                found = _market(self._object(path, host="gamma"))
                 gate.refuse_others([found.get("gamma_id" if name.isdigit() else "slug")], [name], "the market")
-                if found["id"] != found["gamma_id"] and not found["id"].startswith("0x"):
-                    raise ContractError(f"The condition id of {name!r} is {found['id'][:80]!r}; it begins with 0x.")
         if found is None and (name.startswith("0x") or name.isdigit()):
             found = next(self._named([name], are_tokens=True), None)
             known = [] if found is None else [wire.condition_of(one.lower()) for one in names_of(found)]
@@ -312,7 +310,7 @@ class Polymarket(Venue):
         except NotFoundError:
             return None
         members = [row for row in event.get("markets") or () if isinstance(row, dict)]
-        return wire.market(self._member(slug, members, "slug"), event)
+        return _market(self._member(slug, members, "slug"), event)
 
     def similar(self, name: str) -> Iterator[list[str]]:
         """The slugs that a search by the words of a name finds, then those by its longest word."""
@@ -326,7 +324,7 @@ class Polymarket(Venue):
         """Open records, then closed ones, each a listing of its own; sorted ones together."""
         if kind == "series":
             venue.refuse_filters(given, (), kind, "polymarket")
-            yield from batches.readable(wire.event, self._by_offset("series", 50))
+            yield from batches.readable(partial(_event, kind="series"), self._by_offset("series", 50))
             return
         if "names" in given:
             yield from self._named(given["names"].split(","))
@@ -353,7 +351,7 @@ class Polymarket(Venue):
         if (since or until) and "order" not in params:
             closed = [one for one in closed if one == "true"]
             params |= {"order": "closedTime", "ascending": "false"}
-        read = wire.event if kind == "events" else wire.market
+        read = _event if kind == "events" else _market
         listings = [batches.readable(read, self._each(kind, {**params, "closed": one})) for one in closed]
         limits = {f"resolved_at_{end}": at for end, at in (("min", since), ("max", until)) if at}
         for row in _merged(listings, sort, order) if sort else itertools.chain(*listings):
@@ -365,7 +363,7 @@ class Polymarket(Venue):
     def _inside(self, kind: str, event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The record of an event, or those of its markets."""
         whole = [event] if kind == "events" else event.get("markets") or []
-        return batches.readable(wire.event if kind == "events" else partial(wire.market, event=event), whole)
+        return batches.readable(_event if kind == "events" else partial(_market, event=event), whole)
 
     def _each(self, kind: str, params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         return (row for rows in self._keyset(kind, params) for row in rows)
@@ -441,7 +439,7 @@ class Polymarket(Venue):
                     return [row for rows in self._keyset("markets", {one: some, "closed": closed}) for row in rows]
 
                 for rows in batches.halved([name for name in every if name not in found], _NAMES, ask):
-                    for record in batches.readable(wire.market, rows):
+                    for record in batches.readable(_market, rows):
                         found |= names_of(record)
                         yield record
 
@@ -507,6 +505,20 @@ class Polymarket(Venue):
 
     def _try(self) -> None:
         next(self._keyset("markets", {"limit": 1}))
+
+
+def _market(row: Mapping[str, Any], event: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The record of a market of an answer, whose ids are those of the venue."""
+    record = wire.market(row, event)
+    wire.refuse_wrong_ids(record, "market")
+    return record
+
+
+def _event(row: Mapping[str, Any], kind: Literal["event", "series"] = "event") -> dict[str, Any]:
+    """The record of an event or a series of an answer, whose ids are those of the venue."""
+    record = wire.event(row)
+    wire.refuse_wrong_ids(record, kind)
+    return record
 
 
 def _books(rows: Any) -> Books:

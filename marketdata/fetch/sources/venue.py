@@ -282,9 +282,7 @@ class Venue:
             chosen = distinct(self._wanted(found, size, states) if kind == "markets" else found, max_rows)
             rows = [*map(self._keep, chosen)] if kind == "markets" else chosen
         if report is not None:
-            for reason, names in left_out.items():
-                for name in names:
-                    report.leave_out(reason, name)
+            report.leave_out_all(left_out)
         return rows
 
     def _wanted(self, found: Iterator[dict[str, Any]], size: int, states: set[str]) -> Iterator[dict[str, Any]]:
@@ -542,15 +540,19 @@ def parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 def distinct(rows: Iterable[dict[str, Any]], max_rows: int | None) -> list[dict[str, Any]]:
-    """Records, each id once, the newest of two."""
-    out: dict[str, dict[str, Any]] = {}
+    """Records, each id once, the newest of two; one with the id or a token of another is left out."""
+    out, owners = batches.Distinct(), dict[str, str]()
     if max_rows == 0:
         return []
     for row in rows:
-        out[row["id"]] = row
-        if len(out) == max_rows:
+        tokens = [str(token["id"]) for token in row.get("tokens") or ()]
+        if any(owners.setdefault(token, row["id"]) != row["id"] for token in tokens):
+            batches.leave_out("a token of it is one of another market", str(row.get("slug") or row["id"]))
+            continue
+        out.add(row["id"], row)
+        if len(out.rows) == max_rows:
             break
-    return [*out.values()]
+    return [*out.rows.values()]
 
 
 def refuse_filters(given: Iterable[str], allowed: Iterable[str], kind: str, name: str) -> None:
