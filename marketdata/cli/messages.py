@@ -43,7 +43,7 @@ _OTHER_HINTS: dict[tuple[type[Problem], str | None], str] = {
         errors.ConfigError,
         "api_key",
     ): "Set it to the key of the service, or pass --service polymarket, which takes none.",
-    (errors.ConfigError, "start"): f"Give --start, or --period 7d. {_TIMES}",
+    (errors.ConfigError, "start"): _TIMES,
     (errors.ConfigError, "end"): _TIMES,
     (errors.ConfigError, "host"): "Pass --keys FILE (marketdata keys new makes one).",
     (errors.AuthenticationError, None): "Is it the key of this service? It comes from MARKETDATA_API_KEY.",
@@ -133,7 +133,7 @@ def _parts(problem: Exception | Warning) -> Iterator[str]:
         argument = getattr(problem, "argument", None)
         if argument and isinstance(problem, errors.ConfigError):
             yield _option(argument)
-            yield problem.value
+            yield problem.value.removeprefix("[").removesuffix("]")
         # What a service answered is shown as it is.
         said = problem.problem or type(problem).__name__
         yield said if isinstance(problem, errors.RequestError | errors.NetworkError) else in_shell(said)
@@ -145,12 +145,19 @@ def _parts(problem: Exception | Warning) -> Iterator[str]:
             yield "Is --base-url or MARKETDATA_BASE_URL the address of a service?"
         elif problem.hint:
             kind = type(problem)
-            yield _OTHER_HINTS.get((kind, argument)) or _OTHER_HINTS.get((kind, None)) or in_shell(problem.hint)
+            # A time that cannot be read is told what can; one that is missing has a hint of its own.
+            is_missing = argument in ("start", "end") and not getattr(problem, "value", "")
+            other = None if is_missing else _OTHER_HINTS.get((kind, argument)) or _OTHER_HINTS.get((kind, None))
+            yield other or in_shell(problem.hint)
     elif hasattr(problem, "format_message"):  # of the option parser
         if hasattr(problem, "message"):
             problem.message = problem.message.removeprefix("Value error, ")
-        yield _meant(problem) or problem.format_message()
+        said = _meant(problem) or problem.format_message()
         context = getattr(problem, "ctx", None)
+        if context and type(problem).__name__ == "MissingParameter":
+            pieces = [re.sub(r"[{}]", "", piece) for piece in context.command.collect_usage_pieces(context)[1:]]
+            said = f"{said.removesuffix('.')}. Usage: {' '.join([context.command_path, *pieces])}"
+        yield said
         yield f"({context.command_path} --help)" if context else ""
     elif isinstance(problem, ModuleNotFoundError):
         needs = errors.not_installed("This command", problem.name or "a library")

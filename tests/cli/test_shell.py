@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from cli.run import marketdata, rows_of, terminal
+from reference.polymarket_stub import START, PolymarketStub
+from reference.venues import NOW, answered, simulated_clock
 
 import marketdata as md
 from marketdata import errors
@@ -60,6 +62,11 @@ def test_no_hint_is_lost_in_the_shell() -> None:
         (("download", "prices"), "no command 'download'; did you mean fetch or pull"),
         (("prices", "x"), "no command 'prices'; did you mean fetch prices"),
         (("list",), "no command 'list'; did you mean markets"),
+        (("import", "a.csv"), "Usage: marketdata import ARCHIVE PATHS... (marketdata import --help)"),
+        (("fetch", "prices"), "Usage: marketdata fetch VIEW MARKET..."),
+        (("markets", "--service", "manifold"), "is no name of a service (polymarket, kalshi,"),
+        (("export", "history", "prices", "--start", "noon"), "is not an ISO 8601 time. Allowed: ISO 8601 such as"),
+        (("pull", "h", "x"), "Give --start, or --period 7d."),
     ],
 )
 def test_what_people_type_is_answered_with_what_they_mean(words: tuple[str, ...], said: str, folder: Path) -> None:
@@ -155,6 +162,25 @@ def test_a_frame_of_markets_is_pulled_without_asking_for_records(folder: Path, t
         client.market_records = client.market = refused  # type: ignore[method-assign, assignment]
         pulled = archive.pull(client, frame, views="prices", start="2025-12-31T12:00", end="2025-12-31T12:30")
     assert {*pulled["market_id"]} == {*frame["market_id"]} == {*archive.markets()["market_id"]}
+
+
+def test_trades_are_fetched_and_exported_like_other_views(tmp_path: Path) -> None:
+    """Prints of a venue are fetched in every format, pulled and exported, and what needs buckets is refused."""
+    stub = PolymarketStub(count=1)
+    words = (stub.markets[0].slug, "--start", START // 10**6, "--period", "1d", "--service", "polymarket")
+    with simulated_clock(NOW), answered(dict.fromkeys(stub.hosts, stub)):
+        for form in ("--csv", "--ndjson"):
+            fetched = marketdata("fetch", "trades", *words, form, cwd=tmp_path)
+            assert fetched.returncode == 0, fetched.stderr
+            assert len(fetched.stdout.splitlines()) > 2
+        refused = marketdata("fetch", "trades", *words, "-r", "1h", cwd=tmp_path)
+        pulled = marketdata("pull", "h", *words, "--view", "trades", cwd=tmp_path)
+    assert (refused.returncode, "leave out --resolution" in refused.stderr) == (2, True)
+    assert pulled.returncode == 0, pulled.stderr
+    for market in ((), (stub.markets[0].slug,)):
+        exported = rows_of(marketdata("export", "h", "trades", *market, cwd=tmp_path).stdout)
+        assert len(exported) == len(fetched.stdout.splitlines())
+        assert {"ts", "price", "size", "side"} <= {*exported[0]}
 
 
 def test_what_a_refused_file_needs_is_said_in_options_that_work(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from marketdata.cli import messages, output, parameters
 from marketdata.cli.commands.client import LISTED
 from marketdata.display import without_middle
 from marketdata.errors import ConfigError, NotArchivedError
+from marketdata.points.views import VIEWS, View
 
 if TYPE_CHECKING:
     import polars as pl
@@ -91,7 +92,7 @@ def pull(
         return
     if start is None and period is None:
         raise ConfigError(
-            "is missing; only --follow begins now without it.", argument="start", hint="Give --start or --period."
+            "is missing; only --follow begins now without it.", argument="start", hint="Give --start, or --period 7d."
         )
     # A pull stores the records of its markets; a dry run creates no folder.
     scratch = dry_run and not is_archive(archive)
@@ -435,7 +436,7 @@ def import_(
 @parameters.grouped
 def export(
     archive: parameters.Folder,
-    view: Annotated[Literal["books", "prices", "metrics", "quotes", "markets"], typer.Argument(metavar="VIEW")],
+    view: Annotated[Literal[View, "markets"], typer.Argument(metavar="VIEW")],
     market: parameters.MarketsOrAll = None,
     start: Annotated[str | None, typer.Option(help="Start, inclusive.")] = None,
     end: Annotated[str | None, typer.Option(help="End, exclusive.")] = None,
@@ -463,10 +464,10 @@ def export(
         raise ConfigError("Records of markets have no range: leave out --start, --end and --period.")
     if view == "markets":
         data: Any = _records(source, market or [])
-    elif market:
+    elif market and VIEWS[view].is_grid:
         data = getattr(source, view)(market, start, end, resolution, period=period)
     else:
-        data = source.scan(view, None, start, end, resolution, period=period)
+        data = source.scan(view, market or None, start, end, resolution, period=period)
     if out is not None:
         output.write(data, out, as_json=printed.as_json)
     else:

@@ -11,6 +11,7 @@ import typer
 from marketdata.cli import output, parameters
 from marketdata.errors import ConfigError, NotFoundError
 from marketdata.points.records import COLUMNS, TEXT_LISTS, RecordKind
+from marketdata.points.views import VIEWS
 from marketdata.times import SECOND, to_datetime
 
 _TEXTS: dict[RecordKind, str] = {"series": "title", "events": "title", "markets": "question"}
@@ -152,7 +153,7 @@ def fetch(
     ] = False,
     printed: parameters.LinesFormat,
 ) -> None:
-    """Fetch books, prices, metrics or quotes of markets. JSON lines are printed as they arrive.
+    """Fetch books, prices, metrics, quotes or trades of markets. JSON lines of buckets are printed as they arrive.
 
     \b
     Examples:
@@ -164,9 +165,14 @@ def fetch(
     if out is not None:
         parameters.check_out(out)
     source: Any = parameters.client(base_url)
-    how: Any = {"clamp": clamp, "all": every_page, "period": period}
-    wanted = (market, start, end, resolution)
-    if out is None and fmt == "ndjson":
+    how: Any = {"clamp": clamp, "all": every_page, "period": period, "resolution": resolution}
+    wanted = (market, start, end)
+    if not VIEWS[view].is_grid:
+        options = {"--resolution": resolution, "--clamp": clamp, "--all": every_page}
+        if given := [option for option, value in options.items() if value]:
+            raise ConfigError(f"{view} have no buckets, and all of a range are fetched: leave out {', '.join(given)}.")
+        how = {"period": period}
+    if out is None and fmt == "ndjson" and VIEWS[view].is_grid:
         output.stream(_with_partial(getattr(source, f"iter_{view}")(*wanted, **how)), rows)
         return
     missing = None

@@ -10,7 +10,7 @@ from contextlib import suppress
 from urllib.parse import quote, urlencode, urlsplit
 
 from marketdata.errors import ConfigError
-from marketdata.vendors import BASE_URL, VENDORS, default_address
+from marketdata.vendors import ADDRESSES, BASE_URL, VENDORS, VENUES, default_address
 
 # Characters of an id or slug (interface 4.1).
 _LONGEST = 200
@@ -47,8 +47,9 @@ def check_base_url(base_url: str | None, *, allow_insecure: bool = False) -> str
         raise refused("contains a user or a password; give the address alone, the key is another argument.")
     if parts.scheme not in ("https", "http"):
         # Not quoted: it may be the key, given in the wrong place.
+        names = ", ".join((*VENUES, *ADDRESSES))
         where = "for a service on this machine, as in 'http://127.0.0.1:8000'"
-        raise refused(f"does not begin with https://, or http:// {where}.")
+        raise refused(f"is no name of a service ({names}), and no address with https://, or http:// {where}.")
     if "?" in given or "#" in given:
         raise refused("contains a query or a fragment; give scheme, host and path alone.")
     netloc_host = f"[{host}]" if ":" in host else host
