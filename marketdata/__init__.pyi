@@ -32,6 +32,8 @@ from marketdata.tidy.book_measures import microprice as microprice
 from marketdata.tidy.book_measures import mid as mid
 from marketdata.tidy.book_measures import spread as spread
 from marketdata.tidy.book_measures import sweep as sweep
+from marketdata.tidy.claims import event_contradictions as event_contradictions
+from marketdata.tidy.claims import event_distribution as event_distribution
 from marketdata.tidy.cluster_mean import cluster_mean as cluster_mean
 from marketdata.tidy.concat import concat as concat
 from marketdata.tidy.cross_token import arbitrage as arbitrage

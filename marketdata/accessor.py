@@ -11,6 +11,7 @@ import marketdata.tidy.asof
 import marketdata.tidy.backtests
 import marketdata.tidy.before_end
 import marketdata.tidy.book_measures
+import marketdata.tidy.claims
 import marketdata.tidy.cluster_mean
 import marketdata.tidy.cross_token
 import marketdata.tidy.event_windows
@@ -170,6 +171,8 @@ class Accessor(_Suggestions, Generic[F]):
     overround = _method(marketdata.tidy.cross_token.overround, *_TOP)
     arbitrage = _method(marketdata.tidy.cross_token.arbitrage, *_TOP)
     probabilities = _method(marketdata.tidy.cross_token.probabilities, *_PRICES)
+    event_distribution = _method(marketdata.tidy.claims.event_distribution, *_PRICES)
+    event_contradictions = _method(marketdata.tidy.claims.event_contradictions, *_PRICES)
     time_to_resolution = _method(marketdata.tidy.outcomes.time_to_resolution, *_ANY)
     outcomes = _method(marketdata.tidy.outcomes.outcomes, "records")
     without_answers = _method(marketdata.tidy.records.without_answers, "records")

@@ -148,6 +148,11 @@ def sorted_snapshots(frame: Frame, *, all_levels: bool) -> tuple[Frame, Columns,
     return frame, Columns(entries.tokens, bounds, sides.ts), sides.bids, sides.asks
 
 
+def observed(frame: Frame, books: Books) -> NDArray[np.bool_]:
+    """False for books that were filled in, of a frame that `sorted_books` gave."""
+    return frame.observed()[books.bids.begins if frame.kind == "books" else np.arange(len(books))]
+
+
 def sorted_level_rows(frame: Frame) -> tuple[Frame, Rows]:
     """The frame in order, and its rows by token, time, side and level; nested books as rows of levels."""
     frame, snapshot_books = sorted_books(frame)

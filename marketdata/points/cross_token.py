@@ -125,22 +125,28 @@ def by_event(columns: Columns, events: Sequence[Event], recorded: Container[str]
     A market without a record may be one of any event, so that none is known to be complete.
     """
     number = {market: i for i, event in enumerate(events) for market in event.markets}
-    unrecorded = [token.market_id for token in columns.tokens if token.market_id not in recorded]
-    if unrecorded:
-        warn(
-            f"The frame has markets without a record, such as {unrecorded[0]!r}, which may be of an event of the "
-            "records; the results of all events are null.",
-            MissingRecordsWarning,
-            hint="Pass the records of all markets of the frame, or leave the rows of other markets out.",
-        )
+    has_others = has_unrecorded(columns.tokens, recorded)
     side: dict[tuple[str | None, ...], int] = {
         (m, token): i for e in events for m, pair in e.markets.items() for i, token in enumerate(pair)
     }
     group = np.array([number.get(token.market_id, NONE) for token in columns.tokens], np.int64)
-    is_known = [event.is_basket and not unrecorded for event in events]
+    is_known = [event.is_basket and not has_others for event in events]
     sizes = np.array([len(e.markets) if known else 0 for e, known in zip(events, is_known, strict=True)], np.int64)
     sides = np.array([side.get(token[:2], NONE) for token in columns.tokens], np.int64)
     return Sets(columns, group, sizes), sides[columns.token]
+
+
+def has_unrecorded(tokens: Sequence[Token], recorded: Container[str]) -> bool:
+    """Whether a market has no record, with a MissingRecordsWarning: it may be one of any event."""
+    unrecorded = [token.market_id for token in tokens if token.market_id not in recorded]
+    if unrecorded:
+        warn(
+            f"The frame has markets without a record, such as {unrecorded[0]!r}, which may be of an event of the "
+            "records; the results of all events whose markets exclude each other are null.",
+            MissingRecordsWarning,
+            hint="Pass the records of all markets of the frame, or leave the rows of other markets out.",
+        )
+    return bool(unrecorded)
 
 
 def sums(sets: Sets, books: Books, counts: NDArray[np.bool_]) -> Values:
@@ -150,11 +156,13 @@ def sums(sets: Sets, books: Books, counts: NDArray[np.bool_]) -> Values:
     return {**out, "overround": out["ask_sum"] - 1}
 
 
-def free_money(sets: Sets, books: Books, fees: Schedule | None) -> tuple[NDArray[np.bool_], Values]:
-    """Which sets have a book of every token, and where these cost less, or bring more, than the 1 that one pays."""
+def free_money(
+    sets: Sets, books: Books, fees: Schedule | None, is_open: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], Values]:
+    """Which sets have an open book of each token, and where they cost less, or bring more, than the 1 that one pays."""
     prices = []
     for side, sign in ((books.bids, -1.0), (books.asks, 1.0)):
-        price = side.best.copy()
+        price = np.where(is_open, side.best, np.nan)
         if fees is not None:  # an ask costs the fee of a share more, and a bid brings less
             rows = np.flatnonzero(~np.isnan(price))
             price[rows] += sign * fees.charge_for(books)(price[rows], np.ones(len(rows)), rows)
@@ -164,7 +172,7 @@ def free_money(sets: Sets, books: Books, fees: Schedule | None) -> tuple[NDArray
     bid_size, ask_size = (sets.least(side.best_size) for side in (books.bids, books.asks))
     size = np.where(buy, ask_size, np.where(sell, bid_size, np.nan))
     gain = np.where(buy, 1 - ask, np.where(sell, bid - 1, np.nan))
-    return sets.complete(np.ones(len(books), bool)), {"buy_all": buy, "sell_all": sell, "size": size, "gain": gain}
+    return sets.complete(is_open), {"buy_all": buy, "sell_all": sell, "size": size, "gain": gain}
 
 
 def shares(sets: Sets, values: Floats) -> Floats:
@@ -172,8 +180,13 @@ def shares(sets: Sets, values: Floats) -> Floats:
     return ratio(values, sets.of_entries(sets.sum(values)))
 
 
-def costs(sets: Sets, books: Books, side: Ints, fees: Schedule, size: float | None) -> Values:
-    """Cost with fees of all Yes, and of all No, of an event, and their certain payoffs: 1, and n - 1."""
+def costs(
+    sets: Sets, books: Books, side: Ints, fees: Schedule, size: float | None, is_open: NDArray[np.bool_]
+) -> Values:
+    """Cost with fees of all Yes, and of all No, of an event, and their certain payoffs: 1, and n - 1.
+
+    ``is_open``: the books that orders reach.
+    """
     charge = fees.charge_for(books)
     out: Values = {}
     for name, leg, pays in (("yes", YES, 1), ("no", NO, sets.sizes - 1)):
@@ -182,7 +195,7 @@ def costs(sets: Sets, books: Books, side: Ints, fees: Schedule, size: float | No
         wanted = wanted if size is None else np.full(len(wanted), size)
         amounts = np.where(is_leg, np.nan_to_num(sets.of_entries(wanted)), 0.0)
         taken, paid, available, fee = fill_orders(books.asks, amounts, charge=charge)
-        lacks = ~is_leg | (available < amounts * (1 - TOLERANCE)) | (taken == 0)
+        lacks = ~is_leg | ~is_open | (available < amounts * (1 - TOLERANCE)) | (taken == 0)
         cost = sets.sum(np.where(lacks, np.nan, paid + fee))
         wanted = np.where(np.isnan(cost), np.nan, wanted)
         payoff = wanted * pays

@@ -22,18 +22,17 @@ from marketdata.points.arguments import number, whole
 from marketdata.points.columns import Columns, Ints, Token
 from marketdata.points.cross_token import Counts, Event, Sets
 from marketdata.points.fees import Schedule, schedule
+from marketdata.points.life import Life, over
 from marketdata.points.records import truth
 from marketdata.points.schema import BOOKS
 from marketdata.tidy.measures import TOP_KINDS
+from marketdata.tidy.outcomes import lives_of
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
+from marketdata.wire.claims import EVENT_IDS, EXCLUSIVE, OPEN_LIST
 
 # The names that records give to an event's id, to whether its markets exclude each other, and whether more may come.
-_EVENT_FIELDS = (
-    ("event_id", "event_slug"),
-    ("exclusive", "negRisk", "neg_risk"),
-    ("open_list", "negRiskAugmented", "neg_risk_augmented"),
-)
+_EVENT_FIELDS = (EVENT_IDS, EXCLUSIVE, OPEN_LIST)
 
 
 def complement(frame: F, *, tokens: Any = None) -> F:
@@ -183,8 +182,9 @@ def arbitrage(frame: F, markets: Any = None, *, tokens: Any = None, fees: Any = 
         - ``size``: the smallest best size on the side of the flag [shares], null without a flag.
         - ``gain``: 1 - ask_sum or bid_sum - 1 [USD per set], null without a flag.
 
-        If both flags are set, size and gain are for buying. All are null where a token has no book at ``ts``, and where
-        the tokens of the market are not all known (see `overround`).
+        If both flags are set, size and gain are for buying. All are null where a token has no book at ``ts``, or one
+        that was filled in (``observed`` is false), and where the tokens of the market are not all known (see
+        `overround`).
 
         With ``markets`` one row per (event, ts):
 
@@ -194,7 +194,8 @@ def arbitrage(frame: F, markets: Any = None, *, tokens: Any = None, fees: Any = 
         - ``yes_payoff no_payoff``: their certain payoff [USD], as one Yes pays 1 and n - 1 No pay 1 each.
         - ``yes_edge no_edge``: payoff - cost [USD].
 
-        Null where a market lacks the book or the shares, and where `overround` is.
+        Null where a market lacks the book or the shares, where its book was filled in, from its close on, and where
+        `overround` is.
 
     Warns
     -----
@@ -237,7 +238,7 @@ def _gains(part: Frame, *, together: _Markets, fees: Schedule | None) -> Native:
     """Where one share of each token of a market gains."""
     part, books = frames.sorted_books(part, all_levels=False)
     sets, _ = together.sets(books)
-    known, found = rules.free_money(sets, books, fees)
+    known, found = rules.free_money(sets, books, fees, frames.observed(part, books))
     flags = {name: nullable(found[name], known) for name in ("buy_all", "sell_all")}
     return together.table(part, sets, {**found, **flags})
 
@@ -247,7 +248,9 @@ def _costs(part: Frame, *, together: _Events, fees: Schedule, shares: float | No
     part, books = frames.sorted_books(part)
     sets, side = together.by_side(books)
     legs = np.array([len(event.markets) for event in together.events], np.int64)[sets.group]
-    return together.table(part, sets, {"legs": legs, **rules.costs(sets, books, side, fees, shares)})
+    is_over = books.ts >= over(together.lives, [token.market_id for token in books.tokens])[books.token]
+    found = rules.costs(sets, books, side, fees, shares, frames.observed(part, books) & ~is_over)
+    return together.table(part, sets, {"legs": legs, **found})
 
 
 @dataclass(frozen=True)
@@ -272,10 +275,11 @@ class _Markets:
 
 @dataclass(frozen=True)
 class _Events:
-    """The markets of an event belong together; ``recorded`` are all markets that have a record."""
+    """The markets of an event belong together; ``recorded`` and ``lives`` are of all markets that have a record."""
 
     events: Sequence[Event]
     recorded: set[str]
+    lives: Mapping[str, Life]
     members: ClassVar = "markets"
     partition_by: ClassVar[PartitionBy] = "all"
 
@@ -370,4 +374,4 @@ def _events(markets: Any) -> _Events:
         if len(said) > 1:
             raise NotTidyError(f"Records of event {event!r} differ in {names[3]} or {names[4]}; they are of the event.")
     events = [Event(event, pairs, said == {True}) for event, (pairs, said) in sorted(event_of.items())]
-    return _Events(events, recorded)
+    return _Events(events, recorded, lives_of(markets))

@@ -167,7 +167,7 @@ def execute(
     table = in_memory(books, ("books",))
     table, snapshots = frames.sorted_books(table)
     buckets.check(snapshots.ts)
-    is_book = table.observed()[snapshots.bids.begins if table.kind == "books" else np.arange(len(snapshots))]
+    is_book = frames.observed(table, snapshots)
     given = _orders(orders, delay, buckets, width_beside(orders, order_width, "order_width", "orders", buckets))
     resolved = Payoffs({} if outcomes is None else outcomes, snapshots.tokens)
     place = {token[:2]: (i, i + 1) for i, token in enumerate(snapshots.tokens)}

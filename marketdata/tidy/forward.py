@@ -124,7 +124,7 @@ def forward_returns(
         resolved = payoffs(rows.tokens)
         payoff = resolved.of(rows.tokens)
         last_book = int(rows.ts.max(initial=NO_TIME)) if last is None else last
-        is_book = part.observed()[rows.bids.begins if part.kind == "books" else np.arange(len(rows))]
+        is_book = frames.observed(part, rows)
         over = resolved.over(rows.tokens)
         trade = rules.Trade(side == "buy", shares, delay, patience, charge, over, payoff, is_book, last_book)
         results = rules.forward(rows, micros.values(), trade)

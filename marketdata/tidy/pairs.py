@@ -14,12 +14,11 @@ from marketdata.adapters import frames
 from marketdata.adapters.dispatch import as_kind_of
 from marketdata.adapters.frame import Column, Native, Texts
 from marketdata.adapters.polars import typed
-from marketdata.errors import ConfigError, ContractError, NotTidyError
+from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.arguments import number, whole
 from marketdata.points.pairs import FACETS, Comparison, Finding, Orientation, Terms, Verdict, compare
 from marketdata.points.records import FLAG_TEXTS, names_of
-from marketdata.tidy.venue_records import rows_of
-from marketdata.wire import records
+from marketdata.tidy.venue_records import read_records, rows_of
 from marketdata.wire.terms import terms_of, words_of
 
 _SIDES = ("a", "b")
@@ -167,26 +166,15 @@ def _terms(given: Any) -> tuple[Native | None, dict[str, Terms]]:
     parts = given if isinstance(given, tuple | list) and given and not isinstance(given[0], Mapping) else [given]
     found: dict[str, Terms] = {}
     for part in parts:
-        for row in records.by_market(rows_of(part)):
-            try:
-                record = records.market(row)
-            except ContractError as problem:
-                raise NotTidyError(f"A record is not read: {problem}") from None
-            terms = terms_of(_with_tokens(record))
-            for name in names_of(_with_tokens(record)):
+        for record in read_records(part):
+            terms = terms_of(record)
+            for name in names_of(record):
                 found.setdefault(name, terms)
     return next((part for part in parts if not isinstance(part, list)), None), found
 
 
 def _built(like: Native | None, columns: Mapping[str, Column], height: int) -> Native:
     return frames.new("pandas").build(columns, height) if like is None else as_kind_of(like, columns, height)
-
-
-def _with_tokens(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with an id and a list of tokens, as records of the interface have them."""
-    ids, labels = (list(record.get(name) or ()) for name in ("token_ids", "token_labels"))
-    tokens = [{"id": str(i), "label": label} for i, label in zip(ids, labels, strict=False)]
-    return {"id": record.get("market_id"), "tokens": tokens, **record}
 
 
 def _stated(table: Any) -> Iterator[_Stated]:

@@ -8,7 +8,7 @@ from typing import Any
 from marketdata.adapters.dispatch import in_memory
 from marketdata.adapters.frame import Frame, Native
 from marketdata.adapters.normalization import is_missing
-from marketdata.errors import ConfigError, NotTidyError
+from marketdata.errors import ConfigError, ContractError, NotTidyError
 from marketdata.points.records import WINNER_FIELDS
 from marketdata.wire import records
 
@@ -45,6 +45,20 @@ def venue_columns(given: Native, data: dict[str, list[Any]]) -> dict[str, list[A
         "token_labels": [[one.get("label") for one in of_market] for of_market in tokens],
         **{name: [row.get(name) for row in read] for name in (*_RESULT, *_TIMES, *EVENTS)},
     }
+
+
+def read_records(given: Any) -> list[dict[str, Any]]:
+    """Market records in any form, each with an id and a list of tokens; NotTidyError for one that is none."""
+    found = []
+    for row in records.by_market(rows_of(given)):
+        try:
+            record = records.market(row)
+        except ContractError as problem:
+            raise NotTidyError(f"A record is not read: {problem}") from None
+        ids, labels = (list(record.get(name) or ()) for name in ("token_ids", "token_labels"))
+        tokens = [{"id": str(i), "label": label} for i, label in zip(ids, labels, strict=False)]
+        found.append({"id": record.get("market_id"), "tokens": tokens, **record})
+    return found
 
 
 def rows_of(given: Any, allowed: str = "frames of market records and lists of dicts") -> list[dict[str, Any]]:

@@ -10,11 +10,11 @@ import datetime as dt
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from marketdata.points.pairs import Terms
 from marketdata.points.records import truth
-from marketdata.times import first_time, to_micros
+from marketdata.times import DAY, first_time, to_micros
 from marketdata.wire.records import as_list
 
 _MONTHS = {name.casefold(): number for number, name in enumerate(calendar.month_name) if name}
@@ -24,7 +24,7 @@ _DATE = re.compile(
     rf"(?P<iso>\d{{4}}-\d\d-\d\d)"
     rf"|(?P<month>{_MONTH})\.?(?: (?P<day>\d{{1,2}})(?:st|nd|rd|th)?\b)?(?:,? (?P<year>(?:19|20)\d\d)\b)?"
     rf"|(?P<day2>\d{{1,2}}) (?P<month2>{_MONTH})\.?(?:,? (?P<year2>(?:19|20)\d\d)\b)?"
-    rf"|(?P<year3>(?:19|20)\d\d)\b",
+    rf"|(?<![$€£])(?P<year3>(?:19|20)\d\d)\b",
     re.IGNORECASE,
 )
 # What a word before a date makes of it: the start of the period that the date names, or its end.
@@ -32,9 +32,13 @@ _LIMITS = {
     "on or before": "end", "no later than": "end", "by the end of": "end", "by end of": "end", "through": "end",
     "during": "end", "before": "start", "prior to": "start", "by": "day's end", "in": "end", "on": "day's end",
 }  # fmt: skip
+# The words before a date by which something happens that may happen earlier too.
+_NESTING = ("on or before", "no later than", "by the end of", "by end of", "through", "before", "prior to", "by")
 _LIMITED = re.compile(
     rf"\b({'|'.join(sorted(_LIMITS, key=len, reverse=True))}) (?:the )?(?={_DATE.pattern})", re.IGNORECASE
 )
+# A venue may schedule the end of a market so long before the day that its question names.
+_LATEST = 45 * DAY
 _CLOCK = re.compile(
     r"\b\d{1,2}(?::\d\d){1,2}(?: ?[ap]\.?m\.?)?(?: ?[A-Z]{2,4}\b)?|\b\d{1,2} ?[ap]\.?m\.?\b", re.IGNORECASE
 )
@@ -52,7 +56,7 @@ _COMPARISONS = {
     "<": r"\b(?:below|under)\b|(?:less|lower|fewer) than(?! or equal)|<(?!=)",
     "between": r"\bbetween\b",
 }
-_KALSHI_STRIKES = {"greater": ">", "greater_or_equal": ">=", "less": "<", "less_or_equal": "<=", "between": "between"}
+KALSHI_STRIKES = {"greater": ">", "greater_or_equal": ">=", "less": "<", "less_or_equal": "<=", "between": "between"}
 _TIE = r"(?:\b(?:tie|tied|ties|draw|drawn|cancel\w*|postpone\w*|abandon\w*|void\w*)\b|no winner)"
 _TIES = {
     "half": r"50[-/ ]50|\bhalf\b|0\.50?\b|50 ?(?:cents|%)",
@@ -91,9 +95,53 @@ def terms_of(record: Mapping[str, Any]) -> Terms:
         comparison=comparison,
         tie=_only(_ties(rules)),
         exclusive=_exclusive(record),
-        denies=len(_DENIALS.findall(question)) % 2 == 1,
+        denies=denies(question),
         payoffs=_payoffs(record, ids),
     )
+
+
+class Subject(NamedTuple):
+    """A question in which the numbers, and the days by which it must happen [microseconds], are not among the words."""
+
+    words: str
+    numbers: tuple[float, ...]
+    deadlines: tuple[int, ...]
+
+
+def subject_of(text: str, record: Mapping[str, Any]) -> Subject:
+    """The subject of a text of a record, such as its question."""
+    scheduled = first_time(record, "end_date", "ends_at")
+    deadlines: list[int] = []
+    rest, at = "", 0
+    for limit in _LIMITED.finditer(text):
+        date = _DATE.match(text, limit.end())
+        end = None if date is None else _limit(limit[1], _period(date, scheduled))
+        if date is not None and end is not None and limit.start() >= at and limit[1].casefold() in _NESTING:
+            deadlines.append(end)
+            rest, at = f"{rest}{text[at : limit.start()]} $$ ", date.end()
+    rest += text[at:]
+    # Other dates are words, with their numbers.
+    dates = [date.span() for pattern in (_DATE, _CLOCK) for date in pattern.finditer(rest)]
+    found = [
+        match
+        for match in _NUMBER.finditer(rest)
+        if not any(start < match.end() and match.start() < end for start, end in dates)
+    ]
+    numbers = tuple(map(_number, found))
+    for match in reversed(found):
+        rest = f"{rest[: match.start()]} %% {rest[match.end() :]}"
+    return Subject(words_of(rest), numbers, tuple(deadlines))
+
+
+def comparison_of(text: str) -> str | None:
+    """How a text compares the quantity that it asks for with its number; None where it does not say one way."""
+    said = {*_comparisons(_without_dates(text))}
+    return said.pop() if len(said) == 1 else None
+
+
+def denies(text: str) -> bool:
+    """Whether a text asks that something does not happen."""
+    return len(_DENIALS.findall(text)) % 2 == 1
 
 
 def words_of(text: str) -> str:
@@ -111,12 +159,18 @@ def _cutoffs(text: str, deadline: int | None) -> Iterator[int]:
     """The ends of the times that a text names: "before 1 April" ends as 1 April begins, "by 1 April" as it ends."""
     for limit in _LIMITED.finditer(text):
         date = _DATE.match(text, limit.end())
-        if date is not None and (period := _period(date, deadline)) is not None:
-            first, last, is_day = period
-            end = _LIMITS[limit[1].casefold()]
-            # "by March" is the start of March for one reader, and its end for another.
-            if end != "day's end" or is_day:
-                yield first if end == "start" else last
+        if date is not None and (end := _limit(limit[1], _period(date, deadline))) is not None:
+            yield end
+
+
+def _limit(word: str, period: tuple[int, int, bool] | None) -> int | None:
+    """The end of the time that a word before a period names; None if the words do not say it."""
+    if period is None:
+        return None
+    first, last, is_day = period
+    end = _LIMITS[word.casefold()]
+    # "by March" is the start of March for one reader, and its end for another.
+    return None if end == "day's end" and not is_day else first if end == "start" else last
 
 
 def _period(date: re.Match[str], deadline: int | None) -> tuple[int, int, bool] | None:
@@ -134,13 +188,23 @@ def _period(date: re.Match[str], deadline: int | None) -> tuple[int, int, bool] 
     named, number = date["year"] or date["year2"], date["day"] or date["day2"]
     if named is None and deadline is None:
         return None
-    years = [int(named)] if named else [dt.datetime.fromtimestamp(deadline / 1e6, dt.UTC).year]  # type: ignore[operator]
+    if named is not None:
+        return _dates(int(named), month, number)
+    assert deadline is not None
+    year = dt.datetime.fromtimestamp(deadline / 1e6, dt.UTC).year
+    known = [period for one in (year, year - 1) if (period := _dates(one, month, number)) is not None]
+    # A market that ends on the 1 January asks for 31 December of the year before.
+    return next((period for period in known if period[1] <= deadline + _LATEST), known[0] if known else None)
+
+
+def _dates(year: int, month: int, day: str | None) -> tuple[int, int, bool] | None:
+    """The start and the end of a month, or of a day of it, and whether it is a day; None if there is no such day."""
     try:
-        first = dt.date(years[0], month, int(number or 1))
+        first = dt.date(year, month, int(day or 1))
     except ValueError:
         return None
-    after = first + dt.timedelta(days=1 if number else calendar.monthrange(first.year, month)[1])
-    return to_micros(first, "date"), to_micros(after, "date"), bool(number)
+    after = first + dt.timedelta(days=1 if day else calendar.monthrange(year, month)[1])
+    return to_micros(first, "date"), to_micros(after, "date"), bool(day)
 
 
 def _without_dates(text: str) -> str:
@@ -151,8 +215,8 @@ def _strike(record: Mapping[str, Any], question: str, rules: str) -> tuple[froze
     """The numbers of a question and how they are compared: of the fields of the venue, else of the words."""
     fields = frozenset(float(record[n]) for n in ("floor_strike", "cap_strike") if _is_number(record.get(n)))
     named = frozenset(_numbers(_without_dates(question)))
-    said = _only(_comparisons(_without_dates(question))) or _only(_comparisons(_without_dates(rules)))
-    stated = _KALSHI_STRIKES.get(str(record.get("strike_type")))
+    said = comparison_of(question) or comparison_of(rules)
+    stated = KALSHI_STRIKES.get(str(record.get("strike_type")))
     if stated and said and stated != said:
         said = stated = None
     return fields or named, stated or said
@@ -163,12 +227,12 @@ def _is_number(value: Any) -> bool:
 
 
 def _numbers(text: str) -> Iterator[float]:
-    for match in _NUMBER.finditer(text):
-        yield (
-            float(match["number"].replace(",", ""))
-            * _SCALES.get((match["scale"] or "").casefold(), 1.0)
-            * (-1 if match["sign"] else 1)
-        )
+    yield from map(_number, _NUMBER.finditer(text))
+
+
+def _number(match: re.Match[str]) -> float:
+    scale = _SCALES.get((match["scale"] or "").casefold(), 1.0)
+    return float(match["number"].replace(",", "")) * scale * (-1 if match["sign"] else 1)
 
 
 def _comparisons(text: str) -> Iterator[str]:

@@ -25,6 +25,7 @@ RECORDS = pl.DataFrame({
     "closed_at": ["2026-01-02T00:00:00Z", None],
 })  # fmt: skip
 EVENTS = RECORDS.with_columns(event_id=pl.lit("e"), exclusive=True, open_list=False)
+LADDER = EVENTS.drop("exclusive").with_columns(strike=pl.Series([2.0, 1.0]), comparison=pl.lit(">"))
 MOMENTS = pl.DataFrame({"ts": [TS, "2026-01-01T10:30"], "market_id": ["0xm", "0xn"], "news": ["a", "b"]}).with_columns(
     pl.col("ts").str.to_datetime(time_zone="UTC")
 )
@@ -54,6 +55,8 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "arbitrage of an event": lambda b, p, m: md.arbitrage(b, EVENTS, fees=md.Fees.quadratic(0.05), size=10),
     "probabilities": lambda b, p, m: md.probabilities(p),
     "probabilities of an event": lambda b, p, m: md.probabilities(p, EVENTS),
+    "event_distribution": lambda b, p, m: md.event_distribution(p, LADDER),
+    "event_contradictions": lambda b, p, m: md.event_contradictions(b, LADDER, fees=0, size=1),
     "probabilities of records": lambda b, p, m: md.probabilities(b, tokens=RECORDS),
     "time_to_resolution": lambda b, p, m: md.time_to_resolution(p, RECORDS),
     "around": lambda b, p, m: md.around(p, MOMENTS, before="30m", after="1h"),

@@ -23,6 +23,8 @@ SIZES = ("best_bid_size", "best_ask_size")
 YES = SimpleNamespace(id="11.X", price_precision=6, size_precision=2)
 BOOKS = md.testing.books("polars", buckets=40)
 RECORDS = md.testing.markets("polars").with_columns(exclusive=True, open_list=False)
+LADDER = md.testing.markets("polars", markets=2).with_columns(strike=pl.Series([1.0, 2.0]), comparison=pl.lit(">"))
+SNOW = md.bbo(md.testing.books("polars", markets=2, buckets=40)).filter(market_id="snow")
 ORDERS = BOOKS.head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=1.0)
 FILLS = md.execute(ORDERS, BOOKS, MINUTE, fees=0).fills
 TRADES = BOOKS.head(1).select("ts", "market_id", "token_id", "token_label", "price", "size", side=pl.lit("buy"))
@@ -48,6 +50,8 @@ TAKEN: dict[str, Call] = {
     "arbitrage of an event": lambda q: md.arbitrage(q, RECORDS, fees=0),
     "overround of an event": lambda q: md.overround(q, RECORDS),
     "probabilities of an event": lambda q: md.probabilities(q, RECORDS),
+    "event_contradictions": lambda q: md.event_contradictions(md.concat([q, like(SNOW, q)]), LADDER, fees=0),
+    "event_distribution": lambda q: md.event_distribution(q, LADDER),
     "features": lambda q: md.features(q, ["mid", "microprice"]),
     "forward_returns": lambda q: md.forward_returns(q, "10m", fees=0, width=MINUTE),
     "gaps": lambda q: md.gaps(with_a_hole(q), MINUTE),

@@ -152,6 +152,13 @@ def arguments(name: str, takes: Any, setting: Setting) -> dict[str, Any]:
     if name == "to_nautilus":
         known["instrument"] = SimpleNamespace(id="a", price_precision=9, size_precision=2)
         known["frame"] = books.filter(token_id="00y").with_columns(pl.col("price").round(6))
+    if name in ("event_distribution", "event_contradictions"):  # a ladder
+        known["markets"] = records.with_columns(
+            exclusive=False,
+            event_id=pl.lit("e"),
+            strike=pl.col("market_id").str.slice(1).cast(pl.Float64),
+            comparison=pl.lit(">"),
+        )
     if name == "explode":
         known["frame"] = md.nest(books)
     if name == "replay":
