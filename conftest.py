@@ -25,7 +25,7 @@ PROJECT = tomllib.loads((Path(__file__).parent / "pyproject.toml").read_text(enc
 settings.register_profile(
     "house",
     deadline=None,
-    max_examples=12,
+    max_examples=8,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     derandomize=True,
     database=None,

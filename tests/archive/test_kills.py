@@ -100,7 +100,7 @@ def copied(base: Path, name: str) -> Archive:
 
 
 @pytest.mark.fault("AR2", "AR3", "AR43", "AR46")
-@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_killed_write_leaves_the_archive_as_before_or_after(
     orders: Orders, base: Path, results: dict[str, tuple[Any, int]], every: int
 ) -> None:
@@ -117,7 +117,7 @@ def test_a_killed_write_leaves_the_archive_as_before_or_after(
 
 
 @pytest.mark.fault("AR6", "AR7", "AR38")
-@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.soak)])
 def test_storage_that_fails_at_a_step_changes_nothing(
     base: Path, results: dict[str, tuple[Any, int]], every: int
 ) -> None:

@@ -65,7 +65,7 @@ PLAIN = st.tuples(
 ).map(lambda values: Print(*values))  # fmt: skip
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.lists(st.lists(PLAIN, min_size=1, max_size=6), min_size=1, max_size=4))
 def test_equal_prints_without_an_id_are_counted(
     tmp_path_factory: pytest.TempPathFactory, parts: list[list[Print]]
@@ -80,7 +80,7 @@ def test_equal_prints_without_an_id_are_counted(
     assert not len(archive.verify())
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.data(), st.lists(PLAIN, min_size=1, max_size=10), st.sampled_from(["trade_id", "log_index"]))
 def test_a_print_with_an_id_is_stored_once(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, prints: list[Print], kind: str
@@ -168,7 +168,7 @@ def test_contradictions_and_other_kinds_are_refused(tmp_path: Path) -> None:
         archive.add(trades=frame_of([one]).drop("market_id"))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(strategies.trade_frames("polars"), st.sampled_from(["1m", "10s", "1h"]))
 def test_reads_scans_and_sql_have_the_prints_and_their_bars(
     tmp_path_factory: pytest.TempPathFactory, prints: pl.DataFrame, width: str
@@ -231,8 +231,8 @@ def test_compact_puts_the_prints_of_a_market_together(tmp_path: Path, monkeypatc
     assert sorted(table.version().files, key=lambda file: file.market_min) == files
 
 
-@settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
-@given(st.lists(st.tuples(PLAIN, st.sampled_from(["m1", "m2", "m3"])), min_size=1, max_size=30), st.integers(1, 6))
+@settings(max_examples=5, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(st.lists(st.tuples(PLAIN, st.sampled_from(["m1", "m2", "m3"])), min_size=1, max_size=12), st.integers(1, 6))
 def test_a_file_is_imported_in_parts_of_whole_markets(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[Print, str]], most: int
 ) -> None:

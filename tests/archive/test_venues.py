@@ -107,17 +107,22 @@ def history_requests(stub: Any) -> int:
 
 
 @pytest.mark.parametrize(
-    ("kind", "base", "broken_after"),
-    [(PolymarketStub, "1m", 1), (PolymarketStub, "1h", 1), (KalshiStub, "1m", 1), (KalshiStub, "1h", 0)],
+    ("kind", "base", "broken_after", "is_archived"),
+    [
+        (PolymarketStub, "1m", 1, False),
+        (PolymarketStub, "1h", 1, False),
+        (KalshiStub, "1m", 1, False),
+        (KalshiStub, "1m", 1, True),
+        (KalshiStub, "1h", 0, True),
+    ],
 )
-@pytest.mark.parametrize("is_archived", [False, True])
 def test_a_pull_that_broke_and_goes_on_holds_what_the_venue_has(
     tmp_path: Path, kind: Any, base: str, broken_after: int, is_archived: bool
 ) -> None:
     """Complete is only what is; the next pull asks for nothing but the open end, and a day later for that day."""
     width = BucketWidth.of(base).micros
     count = {PolymarketStub: 12, KalshiStub: 5}[kind]  # of two batches, or one
-    stub = kind(count=count, days=0.3, **({"cutoff": NOW} if kind is KalshiStub and is_archived else {}))
+    stub = kind(count=count, days=0.15, **({"cutoff": NOW} if is_archived else {}))
     with client_of(stub, NOW) as client:
         archive = md.Archive(tmp_path, frame="polars", base=base)
 
@@ -224,7 +229,7 @@ def test_a_market_may_be_named_in_any_way(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [PolymarketStub, KalshiStub])
 def test_a_clock_of_this_machine_that_is_wrong_by_hours_costs_nothing(tmp_path: Path, kind: Any, hours: int) -> None:
     """Nothing is final too early or invented, the venue's time is known, and once the clock is right all is there."""
-    stub, first = kind(count=2, days=30.0), NOW - DAY // 4
+    stub, first = kind(count=2, days=30.0), NOW - DAY // 8
     local, offset = SYSTEM.time, hours * 3600.0
     with client_of(stub, NOW) as client, pytest.MonkeyPatch.context() as patch:
         archive = md.Archive(tmp_path, frame="polars")

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.EmptyRangeWar
 
 
 @given(st.sampled_from(["1m", "5m", "1h", "1d"]), st.integers(0, 2_000), st.integers(1, 1_500), st.integers(0, 5))
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_candles_of_polymarket_are_made_of_minutes(resolution: str, first: int, count: int, k: int) -> None:
     """First, highest, lowest, last and mean of the minutes of each bucket; the report says what they are."""
     stub, width = PolymarketStub(days=2.0), BucketWidth.of(resolution).micros

@@ -219,7 +219,7 @@ def test_trades_of_200_markets_equal_a_loop(traps: Traps, cutoff: int, page: int
     assert frame["trade_id"].is_unique().all()
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(TRAPS, st.booleans(), st.sampled_from([1.0, 10.0]))
 def test_a_market_that_is_archived_meanwhile_is_found_there(traps: Traps, is_listed: bool, days: float) -> None:
     """A client that lives for months finds what was live, open or settled, when it asked before."""
@@ -240,7 +240,7 @@ def test_a_market_that_is_archived_meanwhile_is_found_there(traps: Traps, is_lis
             stub.cutoff = START + 20 * DAY
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(TRAPS, st.integers(0, 3))
 def test_a_cutoff_that_has_just_moved_hides_nothing(traps: Traps, days: int) -> None:
     """What was archived since the cutoff was read is found: the other tier is asked too."""

@@ -49,7 +49,7 @@ def key_of(venue: str, market: Any, sort: str) -> float:
 
 
 @pytest.mark.parametrize("venue", VENUES)
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(states=st.sets(st.sampled_from(STATES)), sort=st.sampled_from([None, *SORTS]),
        most=st.none() | st.integers(1, 9),
        order=st.sampled_from([None, "asc", "desc"]), page=st.integers(1, 9))  # fmt: skip

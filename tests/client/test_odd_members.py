@@ -40,7 +40,7 @@ def silent() -> Iterator[list[Any]]:
         yield warned
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     st.sampled_from(ROUTES),
     st.lists(st.tuples(st.integers(0, 11), st.integers(0, 14), ODD), min_size=1, max_size=4),

@@ -71,7 +71,7 @@ def everything(client: Any, stub: PolymarketStub) -> list[Any]:
     ]
 
 
-@settings(max_examples=12)
+@settings(max_examples=5)
 @given(st.sets(st.sampled_from(CHANGES)), st.sampled_from(["clob", "data"]), st.booleans())
 def test_other_spellings_of_the_same_answers_give_the_same(changes: set[str], route: str, are_texts: bool) -> None:
     """The client depends on no detail of one author's stub."""

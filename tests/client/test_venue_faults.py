@@ -48,7 +48,7 @@ def span(rng: Range) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("venue", [*VENUES])
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.data(), ANY_FAULTS, SPAN, st.sampled_from([*WIDTHS]))
 def test_rows_are_exact_or_the_error_has_a_part_and_the_rest_can_be_resumed(
     venue: str, data: Any, faults: list[str | None], rng: Range, width: str
@@ -75,7 +75,7 @@ def test_rows_are_exact_or_the_error_has_a_part_and_the_rest_can_be_resumed(
 
 
 @pytest.mark.parametrize("venue", ROUTES)
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.data(), ANY_FAULTS, SPAN)
 def test_trades_and_records_are_exact_or_a_typed_error(
     venue: str, data: Any, faults: list[str | None], rng: Range
@@ -104,7 +104,7 @@ def test_trades_and_records_are_exact_or_a_typed_error(
 
 
 @pytest.mark.parametrize("venue", [*VENUES])
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.data(), DIALECTS, SPAN, st.sampled_from([*WIDTHS]))
 def test_a_client_depends_on_no_detail_of_an_answer(
     venue: str, data: Any, dialect: Any, rng: Range, width: str

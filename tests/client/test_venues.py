@@ -290,7 +290,7 @@ def test_refusals_of_a_venue_say_what_they_mean() -> None:
 TIMES = st.none() | st.integers(-60, 60 * 24).map(lambda m: to_text(START + m * MINUTE))
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(
     st.fixed_dictionaries(dict.fromkeys(("start_date_min", "start_date_max", "end_date_min", "end_date_max"), TIMES)),
     st.none() | st.integers(0, 2_000),

@@ -811,7 +811,7 @@ def test_coverage_names_a_market_whole() -> None:
     assert any(question in text for text in texts(plot.coverage(frame, markets={"m": question})))
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(st.text(st.sampled_from("ab -?"), min_size=1, max_size=200).filter(str.strip), st.integers(2, 5))
 def test_titles_of_plotly_panels_fit_their_columns_on_a_phone(question: str, count: int) -> None:
     """Panels side by side have titles of at most three lines of 23 letters."""

@@ -43,7 +43,7 @@ def imported(folder: Path, path: Path, view: str) -> tuple[pl.DataFrame, pl.Data
     return points, archive.coverage().drop("fetched_at").cast({pl.Categorical: pl.String}), report
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows, st.sampled_from(["prices", "quotes"]), st.sampled_from(["csv", "parquet"]), st.integers(0, 5), st.booleans()
 )

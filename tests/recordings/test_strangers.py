@@ -242,7 +242,7 @@ _NAMES = ["timestamp", "ts", "bucket", "token_id", "asset", "price", "size", "si
           "outcome"]  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from(_NAMES), st.sampled_from(sorted(_VALUES)), min_size=2, max_size=9))
 def test_no_file_is_of_a_kind_that_its_values_deny(tmp_path: Path, drawn: dict[str, str]) -> None:
     """Whatever the names: a history has times, its prices are numbers, its sides are sides, and books have levels."""

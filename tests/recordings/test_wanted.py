@@ -110,7 +110,7 @@ some_of = st.lists(
 ranges = st.none() | st.integers(0, 30).map(lambda m: dt.datetime.fromtimestamp(START / 1000 + 60 * m, dt.UTC))
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from([(view, form) for view in ("prices", "quotes") for form in WRITERS]),
     st.none() | some_of, ranges, st.booleans(),
@@ -129,7 +129,7 @@ def test_wanted_points_of_a_table_are_those_of_the_whole_one(
     assert part.equals(chosen(whole, only, start, end))
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from([*RECORDINGS]), st.none() | some_of, ranges)
 def test_wanted_books_of_a_recording_are_those_of_the_whole_one(
     tmp_path_factory: Any, name: str, only: list[str] | None, start: Any

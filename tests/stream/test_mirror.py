@@ -101,7 +101,7 @@ def rows(books: Books) -> list[Any]:
     return out
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.data())
 def test_a_recording_of_a_replay_is_the_archive(data: st.DataObject) -> None:
     """Bit for bit, at any width and speed, with cuts where the archive has gaps, however frames come together."""

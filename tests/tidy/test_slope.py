@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +32,8 @@ def sample(seed: int, markets: int, link: str, *, each: int = 12) -> pl.DataFram
 
 
 def fitted(rows: pl.DataFrame, link: str, groups: Any) -> Any:
+    from statsmodels import api as sm  # takes seconds to load, which a run of other tests need not wait for
+
     design = sm.add_constant(rows.select("x", "z").to_numpy())
     model = (sm.OLS if link == "identity" else sm.Logit)(rows["y"].to_numpy(), design)
     more = {} if link == "identity" else {"disp": 0}

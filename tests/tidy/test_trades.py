@@ -36,7 +36,7 @@ def plain_bars(prints: pl.DataFrame, width: int) -> dict[tuple[str, int], tuple[
     return out
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(strategies.trade_frames("polars"), st.sampled_from([*SECONDS]))
 def test_bars_are_those_of_a_plain_loop(prints: pl.DataFrame, width: str) -> None:
     """First, greatest, least and last price, their mean by size, volume and number of each token and bucket."""

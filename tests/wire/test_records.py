@@ -116,7 +116,7 @@ def paid(frame: Any) -> list[tuple[str, float | None]]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_every_form_through_every_door_is_one_record(
     tmp_path_factory: pytest.TempPathFactory, form: str, data: st.DataObject
