@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from marketdata.addresses import group_in
 from marketdata.errors import BadRequestError, ConfigError, PlanError
+from marketdata.filters import PARENTS, SORTS, STATES, filters_of, query_text
 from marketdata.resolution import BucketWidth
-from marketdata.times import parse_iso, to_datetime, to_micros, to_text
+from marketdata.times import parse_iso, to_datetime
 
 BASE_URL, API_KEY = "MARKETDATA_BASE_URL", "MARKETDATA_API_KEY"
-_DATES = ("start_date_min", "start_date_max", "end_date_min", "end_date_max", "resolved_at_min", "resolved_at_max")
-_NUMBERS = ("min_liquidity",)
-_SHARED = (
-    "search",
-    "sort",
-    "order",
-    "tags",
-    "tags_match",
-    "start_date_min",
-    "end_date_min",
-    "end_date_max",
-    "min_liquidity",
-)
 
 
 class Service(NamedTuple):
@@ -78,7 +64,7 @@ VENDORS = (
         key_variable="POLYMARKETDATA_API_KEY",
         resolutions=INTERFACE,
         listing_page=1000,
-        filters=_SHARED,
+        filters=filters_of("polymarketdata"),
         short="polymarketdata",
     ),
     Service(
@@ -87,7 +73,7 @@ VENDORS = (
         key_variable="POLYORDERBOOKS_API_KEY",
         resolutions=("250ms", "1s", "5s", "15s", "1m", "5m", "10m", "15m", "1h", "6h", "1d"),
         listing_page=100,
-        filters=(*_SHARED, "include_closed", "category"),
+        filters=filters_of("polyorderbooks"),
         hides_closed=True,
         short="polyorderbooks",
     ),
@@ -99,10 +85,6 @@ VENUES = ("polymarket", "kalshi")
 OTHER = Service("another service", None, API_KEY, None, 1000)
 # Records of a page of any listing.
 LARGEST_LISTING = 1000
-# The interface itself has these (4.5), so no service says that it has them.
-_PARENTS = ("event_id", "event_slug", "series_id", "series_slug")
-_CHOICES = {"order": ("asc", "desc"), "include_closed": (False, True)}
-STATES, SORTS = ("open", "closed", "resolved"), ("volume_24h", "volume", "newest", "end_date")
 # States of markets in the words of the interface, and sorts by its fields.
 _STATUSES = {"open": "active", "closed": "closed", "resolved": "resolved"}
 _FIELDS_SORTED = {"newest": ("start_date", "desc"), "end_date": ("end_date", "asc")}
@@ -147,13 +129,10 @@ def check_filters(service: Service, given: Mapping[str, Any]) -> dict[str, str]:
     out = {}
     given = _in_own_words(service, {name: value for name, value in given.items() if value is not None})
     for name, value in given.items():
-        if service.filters is not None and name not in (*_PARENTS, *service.filters):
+        if service.filters is not None and name not in (*PARENTS, *service.filters):
             hint = f"Its filters are {', '.join(service.filters)}."
             raise ConfigError(f"is no filter of {service.name}.", argument=name, value=value, hint=hint)
-        allowed = _CHOICES.get(name)
-        if allowed is not None and value not in allowed:
-            raise ConfigError(f"is refused; allowed are {', '.join(map(str, allowed))}.", argument=name, value=value)
-        out[name] = _query_text(name, value)
+        out[name] = query_text(name, value)
     return out
 
 
@@ -196,45 +175,6 @@ def check_params(service: Service, given: Mapping[str, str], filters: Mapping[st
         if filters.get(name) is not None:
             raise ConfigError(f"is refused: {name}= was given too; say it once.", argument=argument)
     return dict(given)
-
-
-def _query_text(name: str, value: Any) -> str:
-    if name in _DATES:
-        return to_text(to_micros(value, name))
-    if name == "include_closed":
-        return str(bool(value)).lower()
-    if name in _NUMBERS:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-            raise ConfigError("is refused; allowed are numbers from 0.", argument=name, value=value)
-        return f"{value:g}" if isinstance(value, float) else str(value)
-    if name == "tags" and not isinstance(value, str) and isinstance(value, Iterable):
-        value = ",".join(map(str, value))
-    if not isinstance(value, str) or not value:
-        raise ConfigError("is refused; allowed is a text that is not empty.", argument=name, value=value)
-    if name == "search" and not value.strip():
-        raise ConfigError("has no word; leave it out for all.", argument=name, value=value)
-    return group_in(value) if name in _PARENTS else value
-
-
-# What people type, and the argument that they mean.
-_MEANT = {
-    "limit": "max_rows", "n": "max_rows", "rows": "max_rows", "top": "max_rows", "count": "max_rows",
-    "size": "page_size", "status": "state", "active": "state", "closed": "state", "open": "state",
-    "resolved": "state", "query": "search", "q": "search", "text": "search", "words": "search", "keyword": "search",
-    "event": "event_slug", "event_ticker": "event_slug", "series": "series_slug", "series_ticker": "series_slug",
-    "tag": "tags", "tag_slug": "tags", "sort_by": "sort", "order_by": "sort", "ascending": "order",
-    "min_volume": "sort", "start": "start_date_min", "end": "end_date_max", "since": "start_date_min",
-}  # fmt: skip
-
-
-def refuse_unknown(method: str, unknown: Iterable[str], allowed: Iterable[str]) -> None:
-    """ConfigError for a keyword that a listing does not have, with the name that it resembles."""
-    allowed = [*allowed, "max_rows", "page_size", "params"]
-    for name in unknown:
-        near = [_MEANT[name]] if _MEANT.get(name) in allowed else difflib.get_close_matches(name, allowed, 1, 0.75)
-        hint = f"Did you mean {near[0]}=? " if near else ""
-        hint += f"Pass a filter of the service itself as params={{{name!r}: ...}}."
-        raise ConfigError(f"is no argument of {method}().", argument=name, hint=hint)
 
 
 def widths_in(said: object) -> list[BucketWidth]:

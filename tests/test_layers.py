@@ -22,6 +22,7 @@ From top to bottom; a module imports its own layer and lower ones::
     adapters                       frames and engines
     points                         columns and every rule on them, numpy only
     vendors                        what is known about each service
+    filters                        the filters of listings
     addresses                      names in addresses of pages
     times
     decimals  clock
@@ -47,6 +48,7 @@ LAYERS = (
     ("clock", "decimals"),
     ("times",),
     ("addresses",),
+    ("filters",),
     ("vendors",),
     ("points",),
     ("adapters",),

@@ -59,7 +59,7 @@ def test_a_typo_in_a_listing_is_told(simulated: md.Archive) -> None:
             lambda: simulated.markets(event_slug=event + "s"),
             rf"No markets .* event_slug='{event}s'.*Similar: '{event}'",
         ),
-        (lambda: simulated.events("nope"), "No events of the archive have series_slug='nope'"),
+        (lambda: simulated.events(series_slug="nope"), "No events of the archive have series_slug='nope'"),
         (
             lambda: md.outcomes(simulated.markets(event_slug=market)),
             f"one of the markets itself, which search='{market}' finds",

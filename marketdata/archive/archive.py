@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack
 
 from marketdata.adapters.names import names
 from marketdata.archive import ingest, listings, maintenance, recording, writing
-from marketdata.archive.feed import Feed
-from marketdata.archive.pull import FetchedRange, Pull, Round, rounds, wanted_range
+from marketdata.archive.feed import Feed, HasFeed, feed_of
+from marketdata.archive.pull.commits import FetchedRange
+from marketdata.archive.pull.plan import PullOptions
+from marketdata.archive.pull.rounds import Round, rounds
+from marketdata.archive.pull.run import Pull, wanted_range
 from marketdata.archive.query import Missing, checked_views
 from marketdata.archive.reading import Reading
 from marketdata.archive.recording import Recording
@@ -23,8 +26,9 @@ from marketdata.archive.storage.files import located
 from marketdata.archive.store import ArchiveStore
 from marketdata.display import html_table
 from marketdata.errors import ConfigError
+from marketdata.filters import Selected, Sort, State, takes
 from marketdata.points.arguments import choice, number, with_flags
-from marketdata.points.records import RECORD_KINDS, RecordKind, Sort, State
+from marketdata.points.records import RECORD_KINDS, RecordKind
 from marketdata.points.views import View
 from marketdata.recordings import open_files, wanted
 from marketdata.recordings.catalogue import open_set
@@ -354,17 +358,13 @@ class Archive(Generic[Frame]):
         open_files.forget(folder, [remote for remote, _ in files])
         return report
 
+    @takes(Selected)
     @with_flags("all_markets", "clamp", "dry_run", "refresh", "progress")
     def pull(
         self,
-        client: Feed,
+        client: HasFeed | Feed,
         markets: Markets | None = None,
         *,
-        event_slug: str | None = None,
-        series_slug: str | None = None,
-        tags: str | Sequence[str] | None = None,
-        search: str | None = None,
-        state: State | Sequence[State] | None = None,
         all_markets: bool = False,
         file: Address | None = None,
         views: View | Sequence[View] | None = None,
@@ -376,6 +376,7 @@ class Archive(Generic[Frame]):
         dry_run: bool = False,
         refresh: bool = False,
         progress: bool | None = None,
+        **filters: Unpack[Selected],
     ) -> Frame:
         """Fetch what is missing of a range, and only that: one row per range that was fetched.
 
@@ -436,27 +437,22 @@ class Archive(Generic[Frame]):
         >>> [len(archive.pull(client, **what)) for _ in range(2)]
         [1, 0]
         """
-        ways: dict[str, Any] = {"event_slug": event_slug, "series_slug": series_slug, "tags": tags}
-        ways |= {"search": search, "state": state, "file": file}
-        selection = Selection(self._store, client, markets=markets, all_markets=all_markets or None, **ways)
+        feed = feed_of(client)
+        selection = Selection(self._store, feed, markets, file, all_markets=all_markets, filters=filters)
         start, end = ends_of(start, end, period)
         if start is None:
             raise ConfigError("is missing.", argument="start", hint="Give start= or period=, such as period='7d'.")
-        run = Pull(self._store, client, resolution, clamp, dry_run, refresh, progress)
-        run.run(selection, checked_views(views, client), start, end)
-        return self._reading.report(FetchedRange, sorted(run.fetched))
+        run = Pull(self._store, feed, PullOptions(resolution, clamp, dry_run, refresh, progress))
+        run.run(selection, checked_views(views, feed), start, end)
+        return self._reading.report(FetchedRange, sorted(run.report.fetched))
 
+    @takes(Selected)
     @with_flags("all_markets", "clamp")
     def follow(
         self,
-        client: Feed,
+        client: HasFeed | Feed,
         markets: Markets | None = None,
         *,
-        event_slug: str | None = None,
-        series_slug: str | None = None,
-        tags: str | Sequence[str] | None = None,
-        search: str | None = None,
-        state: State | Sequence[State] | None = None,
         all_markets: bool = False,
         file: Address | None = None,
         views: View | Sequence[View] | None = None,
@@ -465,6 +461,7 @@ class Archive(Generic[Frame]):
         clamp: bool = False,
         every: str | float = "1m",
         stop: threading.Event | None = None,
+        **filters: Unpack[Selected],
     ) -> Iterator[Round]:
         """Yield one report per round of `pull`, from ``start`` to now every so often, until stopped.
 
@@ -496,32 +493,20 @@ class Archive(Generic[Frame]):
         >>> report.markets, report.error
         (1, None)
         """
-        ways: dict[str, Any] = {"event_slug": event_slug, "series_slug": series_slug, "tags": tags}
-        ways |= {"search": search, "state": state, "file": file}
-        selection = Selection(self._store, client, markets=markets, all_markets=all_markets or None, **ways)
+        feed = feed_of(client)
+        selection = Selection(self._store, feed, markets, file, all_markets=all_markets, filters=filters)
         step = to_duration(every, "every", least="1s", most="1d", numbers=True)
-        pull = Pull(self._store, client, resolution, clamp, progress=False)
-        chosen = checked_views(views, client)
-        return rounds(
-            pull,
-            selection,
-            chosen,
-            wanted_range(start),
-            step,
-            stop or threading.Event(),
-        )
+        pull = Pull(self._store, feed, PullOptions(resolution, clamp, progress=False))
+        ends = stop or threading.Event()
+        return rounds(pull, selection, checked_views(views, feed), wanted_range(start), step, ends)
 
+    @takes(Selected)
     @with_flags("all_markets")
     def record(
         self,
-        client: Feed,
+        client: HasFeed | Feed,
         markets: Markets | None = None,
         *,
-        event_slug: str | None = None,
-        series_slug: str | None = None,
-        tags: str | Sequence[str] | None = None,
-        search: str | None = None,
-        state: State | Sequence[State] | None = None,
         all_markets: bool = False,
         file: Address | None = None,
         every: str | None = None,
@@ -529,6 +514,7 @@ class Archive(Generic[Frame]):
         commit_every: float = 15.0,
         raw: Address | None = None,
         stop: threading.Event | None = None,
+        **filters: Unpack[Selected],
     ) -> Iterator[Recording]:
         """Record order books at full depth, and trades, from the stream of a venue; yields a report per commit.
 
@@ -576,14 +562,13 @@ class Archive(Generic[Frame]):
         >>> for report in new.record(client, event_slug="an-event"):  # doctest: +SKIP
         ...     print(report)
         """
-        ways: dict[str, Any] = {"event_slug": event_slug, "series_slug": series_slug, "tags": tags}
-        ways |= {"search": search, "state": state, "file": file}
-        selection = Selection(self._store, client, markets=markets, all_markets=all_markets or None, **ways)
-        channel = client.stream()
-        recording.width_of(self._store, every)
+        feed = feed_of(client)
+        selection = Selection(self._store, feed, markets, file, all_markets=all_markets, filters=filters)
+        channel = feed.stream()
+        store = recording.store_for(self._store, every)
         ends, seconds = stop or threading.Event(), number("commit_every", commit_every, least=0.1)
         files = None if raw is None else RawFiles(os.fspath(raw))
-        return recording.Run(self._store, client, channel, selection, ends, kept_fields(keep), seconds, files).reports()
+        return recording.Run(store, feed, channel, selection, ends, kept_fields(keep), seconds, files).reports()
 
     def books(
         self,
@@ -711,7 +696,7 @@ class Archive(Generic[Frame]):
         return self._reading.frame("trades", market, start, end, resolution, on_missing)
 
     @with_flags("clamp", "progress")
-    def attach(self, client: Feed, *, progress: bool | None = None, clamp: bool = False) -> Self:
+    def attach(self, client: HasFeed | Feed, *, progress: bool | None = None, clamp: bool = False) -> Self:
         """The same archive with a client for reads with ``on_missing="fetch"``; its frames follow the client.
 
         Returns an archive; ``progress`` shows a bar for its fetches, and ``clamp`` starts them as in `pull`.
@@ -722,9 +707,11 @@ class Archive(Generic[Frame]):
         >>> type(attached.prices(market)).__module__.startswith("polars")
         True
         """
+        feed = feed_of(client)
+        options = PullOptions(clamp=clamp, progress=progress, needs_views=True)
         attached = copy.copy(self)
-        attached._frame = client.frame or self._frame  # noqa: SLF001
-        attached._pull = partial(Pull, self._store, client, clamp=clamp, progress=progress, must_have_views=True)  # noqa: SLF001
+        attached._frame = feed.frame or self._frame  # noqa: SLF001
+        attached._pull = partial(Pull, self._store, feed, options)  # noqa: SLF001
         return attached
 
     def records(self, kind: RecordKind) -> list[dict[str, Any]]:
@@ -890,11 +877,11 @@ class Archive(Generic[Frame]):
         """
         return self._reading.markets(listings.Chosen(event_slug, search), at, is_open=True, keep=keep)
 
-    def events(self, series_slug: str | None = None, search: str | None = None) -> Frame:
+    def events(self, search: str | None = None, *, series_slug: str | None = None) -> Frame:
         """Records of events: one row per event, as from `Client.events`.
 
-        Columns: ``event_id slug title status start_date end_date tags`` and more. ``series_slug`` selects a series,
-        and ``search`` a text as for `markets`.
+        Columns: ``event_id slug title status start_date end_date tags`` and more. ``search`` is a text as for
+        `markets`, and ``series_slug`` selects a series.
         """
         return self._reading.records("events", search, series_slug=series_slug)
 

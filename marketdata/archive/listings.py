@@ -13,12 +13,12 @@ from marketdata.archive.records import Catalog, Record, active_times
 from marketdata.archive.storage.files import FAR
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import EmptyRangeWarning, MarketDataError, warn
+from marketdata.filters import SORTS, STATES
 from marketdata.points.arguments import choice, text, texts, whole
 from marketdata.points.records import RecordKind, in_order, searched_text, searched_words, state_of
 from marketdata.points.views import View
 from marketdata.times import to_datetime
 from marketdata.typing import FrameKind
-from marketdata.vendors import SORTS, STATES
 
 
 def listed(catalog: Catalog, search: str | None, **filters: str | None) -> list[Record]:

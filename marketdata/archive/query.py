@@ -307,10 +307,10 @@ def _show(ranges: list[Range]) -> str:
     return ", ".join(map(str, ranges[:3])) + more
 
 
-def checked_views(views: object, client: Feed) -> list[View]:
+def checked_views(views: object, feed: Feed) -> list[View]:
     """The ``views`` argument, one or several, by default those that the client's source has; else a ConfigError."""
     if views is None:
-        views = client.views
+        views = feed.views
     several = views if isinstance(views, Iterable) and not isinstance(views, str) else [views]
     return [choice("view", view, VIEWS) for view in several]
 

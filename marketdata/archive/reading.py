@@ -18,7 +18,7 @@ from marketdata.adapters.names import names
 from marketdata.adapters.widths import with_width
 from marketdata.addresses import name_in
 from marketdata.archive import listings, query, scan, sql
-from marketdata.archive.pull import Pull
+from marketdata.archive.pull.run import Pull
 from marketdata.archive.query import Missing
 from marketdata.archive.scan import EngineName, query_of
 from marketdata.archive.selection import Selection
@@ -179,7 +179,7 @@ class Reading(Generic[Frame]):
                 "md.Client(..., archive=archive)."
             )
         run = self.pull()
-        markets = run.run(Selection(self.store, run.client, markets=market), [view], start, end)
+        markets = run.run(Selection(self.store, run.feed, market), [view], start, end)
         return dict.fromkeys(markets, to_range(start, end))
 
     def _active(self, market: str) -> Range:

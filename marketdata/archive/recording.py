@@ -16,7 +16,7 @@ import numpy as np
 from marketdata.archive.coverage.intervals import subtract, union
 from marketdata.archive.feed import Feed
 from marketdata.archive.market_ranges import inside
-from marketdata.archive.pull import LISTED_AGAIN
+from marketdata.archive.pull.rounds import LISTED_AGAIN
 from marketdata.archive.selection import Selection
 from marketdata.archive.store import ArchiveStore
 from marketdata.clock import SYSTEM
@@ -74,7 +74,7 @@ class Run:
     """One recording, with the options of `Archive.record`."""
 
     store: ArchiveStore
-    client: Feed
+    feed: Feed
     channel: Channel
     selection: Selection
     stop: threading.Event
@@ -146,7 +146,7 @@ class Run:
                 chosen[name] = [Token(name, str(t["id"]), t.get("label")) for t in record["tokens"]]
         lacking = [name for name in ids if self.store.catalog["markets"].find(name) is None]
         if lacking and not chosen:
-            self.client.market(lacking[0])  # says what is wrong
+            self.feed.market(lacking[0])  # says what is wrong
         largest = max((len(tokens) for tokens in chosen.values()), default=0)
         if largest > self.channel.most_tokens:
             raise ConfigError(f"A market has {largest} tokens; a connection takes {self.channel.most_tokens}.")
@@ -196,7 +196,7 @@ class Run:
     def _ask(self, pool: ThreadPoolExecutor) -> None:
         """Compare books with those that the venue gives, and list markets again, beside the stream."""
         if tokens := self.recorder.questions(_now()):
-            self._asked.append((tokens, _now(), pool.submit(lambda: [*self.client.live_columns("books", tokens)])))
+            self._asked.append((tokens, _now(), pool.submit(lambda: [*self.feed.live_columns("books", tokens)])))
         waiting = []
         for tokens, asked, answer in self._asked:
             if not answer.done():
@@ -256,17 +256,17 @@ class Run:
         )  # fmt: skip
 
 
-def width_of(store: ArchiveStore, every: str | None) -> BucketWidth:
-    """The width of recorded buckets: that of the archive, by default 1s for a new one."""
+def store_for(store: ArchiveStore, every: str | None) -> ArchiveStore:
+    """A store whose base is the width of recorded buckets: that of the archive, by default 1s for a new one."""
     if store.stored_base is None and store.given_base is None:
-        store.given_base = BucketWidth.of("1s" if every is None else every, "every")
+        store = store.at_base(BucketWidth.of("1s" if every is None else every, "every"))
     base = store.base
     if every is not None and BucketWidth.of(every, "every") != base:
         problem = f"is refused: the archive has base={base.text!r}. Leave it out, or record into a new archive."
         raise ConfigError(problem, argument="every", value=every)
     if base.micros < SECOND:
         raise ConfigError(f"The archive has base={base.text!r}; a stream is recorded at 1s or coarser.")
-    return base
+    return store
 
 
 def _now() -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from marketdata.adapters.names import names
@@ -14,43 +16,42 @@ from marketdata.archive import records
 from marketdata.archive.feed import Feed
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotFoundError
+from marketdata.filters import LISTINGS, refuse_unknown
 from marketdata.points.records import RecordKind, names_of
 
-# Filters of `Client.markets` by which a pull chooses.
-FILTERS = ("event_slug", "series_slug", "tags", "search", "state")
+_FILTERS = LISTINGS["markets"]
 
 
 class Selection:
-    """Markets that are named, all, or those of a listing with some filters (else a ConfigError); records are stored.
+    """Markets that are named, listed in a file, all, or those of a listing with filters (else a ConfigError).
 
-    The ways are the arguments of `Archive.pull`, None if not chosen.
+    The arguments are those of `Archive.pull`, None if not given. Records of the markets are stored.
     """
 
-    def __init__(self, store: ArchiveStore, client: Feed, **ways: Any) -> None:
-        if not hasattr(client, "iter_columns"):
-            raise ConfigError(f"client is {type(client).__name__}; pass md.Client(base_url, api_key).")
-        given = {way: value for way, value in ways.items() if value is not None}
-        self._filters = {way: given.pop(way) for way in FILTERS if way in given}
-        if len(given) + bool(self._filters) != 1:
-            allowed = f"markets=, file=, all_markets=True and filters ({'=, '.join(FILTERS)}=)"
-            problem = f"these are {', '.join([*given, *self._filters])}" if given or self._filters else "there is none"
-            raise ConfigError(f"pull needs exactly one of {allowed}; {problem}.")
+    def __init__(
+        self,
+        store: ArchiveStore,
+        feed: Feed,
+        markets: Any = None,
+        file: Any = None,
+        *,
+        all_markets: bool = False,
+        filters: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        refuse_unknown("pull", filters, _FILTERS)
+        self._filters = {name: value for name, value in filters.items() if value is not None}
+        named = {"markets": markets, "file": file, "all_markets": all_markets or None}
+        given = {name: value for name, value in named.items() if value is not None}
+        _check_one(given, self._filters)
+        self._store, self._feed = store, feed
         self._way, value = next(iter((given or self._filters).items()))
-        for name, filtered in {**given, **self._filters}.items():
-            if isinstance(filtered, str) and not filtered:
-                raise ConfigError("names nothing; all_markets=True takes every market.", argument=name, value="")
-        self._store, self._client, self._value = store, client, value
         self._ids: dict[str, str] = {}  # of markets that were given by other names than their slugs
         # A frame of a listing has the records.
         has_records = self._way == "markets" and {"market_id", "token_ids"} <= {*getattr(value, "columns", ())}
         self._records = value if has_records else None
         if "tags" in self._filters:
-            self._filters["tags"] = names("tags", self._filters["tags"])
-        if self._way in ("markets", "tags", "file"):
-            self._value = names(self._way, _lines(value) if self._way == "file" else value)
-            if not self._value:
-                problem = "names nothing; pass an id or slug as text, or a list of them."
-                raise ConfigError(problem, argument=self._way, value=value)
+            self._filters["tags"] = _several("tags", self._filters["tags"])
+        self._names = _several(self._way, _lines(value) if file is not None else value) if self.is_named else []
 
     @property
     def is_named(self) -> bool:
@@ -63,7 +64,7 @@ class Selection:
             return self._named()
         filters: list[dict[str, Any]] = [self._filters]
         if (series := self._filters.get("series_slug")) is not None:
-            events = _read("events", self._client.events(series_slug=series), series_slug=series)
+            events = _read("events", self._feed.events(series_slug=series), series_slug=series)
             self._store.catalog["events"].upsert(events)
             others = {name: value for name, value in self._filters.items() if name != "series_slug"}
             filters = [{**others, "event_slug": event["slug"]} for event in events if event.get("slug")]
@@ -82,14 +83,14 @@ class Selection:
         if self._records is not None:
             self._store_records(_read("markets", self._records))
             self._records = None
-        events_named = {name: event for name in self._value if (event := event_in(name)) is not None}
+        events_named = {name: event for name in self._names if (event := event_in(name)) is not None}
         for name, event in events_named.items():
             if len(members := self._listed({"event_slug": event})) != 1:
                 raise NotFoundError.from_event(event, [str((markets.find(m) or {}).get("slug") or m) for m in members])
             self._ids[name.casefold()] = members[0]
-        absent = [name for name in self._value if name.casefold() not in self._ids and markets.find(name) is None]
+        absent = [name for name in self._names if name.casefold() not in self._ids and markets.find(name) is None]
         if absent:
-            fetched = [records.read("markets", records.plain(row)) for row in self._client.market_records(absent)]
+            fetched = [records.read("markets", records.plain(row)) for row in self._feed.market_records(absent)]
             markets.upsert(fetched)
             events.upsert(records.derive("events", fetched, markets.records(), events.records()))
             self._ids |= {name.casefold(): str(one["id"]) for one in fetched for name in names_of(one)}
@@ -98,7 +99,7 @@ class Selection:
                 self._ids |= self._otherwise_named(
                     [name for name in absent if name.strip().casefold() not in self._ids]
                 )
-        found = ((name, name.strip().casefold(), markets.find(name)) for name in self._value)
+        found = ((name, name.strip().casefold(), markets.find(name)) for name in self._names)
         ids = (self._ids.get(bare, name) if one is None else str(one["id"]) for name, bare, one in found)
         return list(dict.fromkeys(ids))
 
@@ -107,12 +108,12 @@ class Selection:
         out = {}
         for name in names:
             with suppress(NotFoundError):
-                out[name.strip().casefold()] = str(self._client.market(name)["id"])
+                out[name.strip().casefold()] = str(self._feed.market(name)["id"])
         return out
 
     def _listed(self, filters: dict[str, Any]) -> list[str]:
         """Ids of the markets that the service lists; their records are stored."""
-        listed = _read("markets", self._client.markets(**filters), event_slug=filters.get("event_slug"))
+        listed = _read("markets", self._feed.markets(**filters), event_slug=filters.get("event_slug"))
         self._store_records(listed)
         return [str(m["id"]) for m in listed]
 
@@ -122,6 +123,26 @@ class Selection:
         self._store.catalog["markets"].upsert(listed)
         derived = records.derive("events", listed)
         events.upsert(e for e in derived if events.find(e["id"]) is None and events.find(str(e["slug"])) is None)
+
+
+def _check_one(named: Mapping[str, Any], filters: Mapping[str, Any]) -> None:
+    """ConfigError unless markets are chosen in one way, and by something."""
+    if len(named) + bool(filters) != 1:
+        allowed = f"markets=, file=, all_markets=True and the filters of client.markets ({'=, '.join(_FILTERS)}=)"
+        given = [*named, *filters]
+        problem = f"these are {', '.join(given)}" if given else "there is none"
+        raise ConfigError(f"pull needs exactly one of {allowed}; {problem}.")
+    for name, value in {**named, **filters}.items():
+        if isinstance(value, str) and not value:
+            raise ConfigError("names nothing; all_markets=True takes every market.", argument=name, value="")
+
+
+def _several(argument: str, given: Any) -> list[str]:
+    """The names of an argument; ConfigError if there are none."""
+    if not (out := names(argument, given)):
+        problem = "names nothing; pass an id or slug as text, or a list of them."
+        raise ConfigError(problem, argument=argument, value=given)
+    return out
 
 
 def _read(kind: RecordKind, frame: Any, **known: str | None) -> list[records.Record]:

@@ -15,9 +15,10 @@ import typer
 
 from marketdata.cli import output
 from marketdata.errors import ConfigError
+from marketdata.filters import SORTS, STATES
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
-from marketdata.vendors import ADDRESSES, SORTS, STATES, VENUES
+from marketdata.vendors import ADDRESSES, VENUES
 
 if TYPE_CHECKING:
     from marketdata.archive import Archive

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
-from copy import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -16,7 +15,6 @@ from typing import (
     Concatenate,
     Generic,
     Literal,
-    Optional,
     ParamSpec,
     Self,
     TypedDict,
@@ -29,55 +27,34 @@ from typing import (
 import numpy as np
 
 from marketdata.accessor import carry
-from marketdata.adapters.names import names
-from marketdata.addresses import event_in
-from marketdata.client.discovery import Record
+from marketdata.client.discovery import Discovery, Record
+from marketdata.client.feed import Feed
+from marketdata.client.fetching import Fetching, Wanted
 from marketdata.client.history import History
-from marketdata.client.offer import Offer, Request
-from marketdata.client.prints import fetch_prints
+from marketdata.client.offer import Offer
 from marketdata.conformance.probe import verify
 from marketdata.conformance.report import Verification
 from marketdata.display import html_table
-from marketdata.errors import (
-    BadRequestError,
-    ConfigError,
-    ContractError,
-    MarketDataError,
-    NotFoundError,
-    ParameterError,
-    PlanWarning,
-    RequestError,
-    ServiceOddityWarning,
-    warn,
-)
+from marketdata.errors import ConfigError, MarketDataError, NotFoundError
 from marketdata.fetch.checkpoint import Report, Resume
 from marketdata.fetch.http.auth import KeyProvider, veiled
-from marketdata.fetch.plans import Plan, make_plan
+from marketdata.fetch.plans import Plan
 from marketdata.fetch.sources import connect
 from marketdata.fetch.threads import run_all
-from marketdata.fetch.windows import IdKind, Window
+from marketdata.filters import LISTINGS, EventFilters, MarketFilters, SeriesFilters, refuse_unknown, takes
 from marketdata.points import candles
 from marketdata.points.arguments import choice, flag, whole
 from marketdata.points.columns import Books, Data, Series, Token, Trades, joined
-from marketdata.points.records import State, names_of
+from marketdata.points.records import RecordKind, names_of
 from marketdata.points.views import VIEWS, View, empty, quotes_of
 from marketdata.resolution import BucketWidth
 from marketdata.stream.channel import Channel, channel_of
 from marketdata.tidy import records
 from marketdata.tidy.frames import frame_kind, to_frame
-from marketdata.times import MINUTE, SECOND, Duration, Range, TimeLike, ends_of, now, to_datetime, to_range, to_text
+from marketdata.times import SECOND, Duration, TimeLike, ends_of, now, to_datetime, to_range
 from marketdata.typing import Frame, FrameKind
-from marketdata.vendors import (
-    LARGEST_LISTING,
-    VENUES,
-    KalshiPrice,
-    PolymarketRoute,
-    check_filters,
-    check_params,
-    refuse_unknown,
-)
+from marketdata.vendors import KalshiPrice, PolymarketRoute
 from marketdata.wire.models import LARGEST_LIMIT
-from marketdata.wire.records import completed
 
 if TYPE_CHECKING:
     from marketdata.typing import PandasFrame, PolarsFrame
@@ -87,9 +64,6 @@ R = TypeVar("R")
 C = TypeVar("C", bound="Client[Any]")
 ApiKey = str | Callable[[], str] | KeyProvider
 Markets = str | Iterable[str]
-Span = tuple[Optional[TimeLike], Optional[TimeLike]]  # noqa: UP045 a name in quotes has no |
-# A fetch without times that takes more requests needs ``all=True``.
-_MOST_REQUESTS = 50
 
 
 class _Options(TypedDict, total=False):
@@ -119,7 +93,8 @@ def _in_parts(method: Callable[Concatenate[C, P], R], doc: str) -> Callable[Conc
         _, market, start, end, resolution = given.args
         options = dict(given.kwargs)
         every_page, span = options.pop("all"), ends_of(start, end, options.pop("period"))
-        return self._frames(cast("View", view), "market", market, span, resolution, every_page=every_page, **options)
+        wanted = Wanted(cast("View", view), "market", market, span, resolution, every_page=every_page, **options)
+        return self._fetching.frames(wanted, self.frame)
 
     iterate.__name__, iterate.__qualname__, iterate.__doc__ = name, f"Client.{name}", doc
     iterate.__signature__ = takes.replace(  # type: ignore[attr-defined] # what help() shows
@@ -236,10 +211,10 @@ class Client(Generic[Frame]):
         self._source = connect(base_url, api_key, hosts=hosts, allow_insecure=allow_insecure, route=route, price=price)
         progress = None if progress is None else flag("progress", progress)
         self._history = History(self._source, strict=flag("strict", strict), progress=progress)
-        self._page_limit = whole("page_limit", page_limit, 1, LARGEST_LIMIT)
-        self._offer = Offer(self._source)
+        limit = whole("page_limit", page_limit, 1, LARGEST_LIMIT)
+        self._offer, self._discovery = Offer(self._source), Discovery(self._source, self._history)
+        self._fetching = Fetching(self._source, self._history, self._offer, self._discovery, limit)
         self._archive = archive
-        self._report: Report | None = None  # of a read through the archive
         self._tokens_by_name: dict[str, list[Token]] = {}  # for `now`
 
     if not TYPE_CHECKING:  # checkers know the names that there are
@@ -323,16 +298,8 @@ class Client(Generic[Frame]):
         >>> books["ts"].dt.hour.unique().tolist()
         [0, 6, 12, 18]
         """
-        return self._get(
-            "books",
-            "market",
-            market,
-            ends_of(start, end, period),
-            resolution,
-            levels=levels,
-            clamp=clamp,
-            every_page=all,
-        )
+        span = ends_of(start, end, period)
+        return self._get(Wanted("books", "market", market, span, resolution, levels, clamp, all))
 
     def prices(
         self,
@@ -350,7 +317,7 @@ class Client(Generic[Frame]):
         One row per token and bucket with points: ``ts market_id token_id token_label price`` [probability 0 to 1].
         """
         span = ends_of(start, end, period)
-        return self._get("prices", "market", market, span, resolution, clamp=clamp, every_page=all)
+        return self._get(Wanted("prices", "market", market, span, resolution, clamp=clamp, every_page=all))
 
     def metrics(
         self,
@@ -369,7 +336,7 @@ class Client(Generic[Frame]):
         is the service's number for the market, not the one of a book.
         """
         span = ends_of(start, end, period)
-        return self._get("metrics", "market", market, span, resolution, clamp=clamp, every_page=all)
+        return self._get(Wanted("metrics", "market", market, span, resolution, clamp=clamp, every_page=all))
 
     def quotes(
         self,
@@ -389,7 +356,7 @@ class Client(Generic[Frame]):
         without quotes is a ConfigError; ``md.bbo`` makes them of its books.
         """
         span = ends_of(start, end, period)
-        return self._get("quotes", "market", market, span, resolution, clamp=clamp, every_page=all)
+        return self._get(Wanted("quotes", "market", market, span, resolution, clamp=clamp, every_page=all))
 
     def token_books(
         self,
@@ -403,8 +370,8 @@ class Client(Generic[Frame]):
         clamp: bool = False,
     ) -> Frame:
         """Order books of one token, or of several (list of ``token_id``); see `books`."""
-        span = ends_of(start, end, period)
-        return self._get("books", "token", token_id, span, resolution, levels=levels, clamp=clamp)
+        span = _whole_span(start, end, period)
+        return self._get(Wanted("books", "token", token_id, span, resolution, levels, clamp))
 
     def token_prices(
         self,
@@ -417,7 +384,8 @@ class Client(Generic[Frame]):
         clamp: bool = False,
     ) -> Frame:
         """Prices of one token, or of several (list of ``token_id``); see `prices` and `books`."""
-        return self._get("prices", "token", token_id, ends_of(start, end, period), resolution, clamp=clamp)
+        span = _whole_span(start, end, period)
+        return self._get(Wanted("prices", "token", token_id, span, resolution, clamp=clamp))
 
     iter_books = _in_parts(
         books,
@@ -436,36 +404,6 @@ class Client(Generic[Frame]):
     iter_prices = _in_parts(prices, "Frames of `prices` of some 500,000 points each; see `iter_books` and `books`.")
     iter_metrics = _in_parts(metrics, "Frames of `metrics` of some 500,000 points each; see `iter_books` and `books`.")
     iter_quotes = _in_parts(quotes, "Frames of `quotes` of some 500,000 points each; see `iter_books` and `quotes`.")
-
-    def iter_columns(
-        self,
-        requests: Iterable[tuple[View, str, Range]],
-        resolution: str = "1m",
-        *,
-        progress: Callable[[int], object] | None = None,
-    ) -> Generator[tuple[int, Range, Data, bool], None, None]:
-        """Parts of any number of ranges in the order in which they arrive, for writing; for errors see `books`.
-
-        ``requests`` has (view, id or slug, Range [microseconds UTC]). Yields (index of the request, Range that is
-        complete for all tokens, its points as columns, whether no page may be missing); the parts of a range touch.
-        ``progress`` is called with the number of buckets that arrived since its last call, 0 while it waits.
-        """
-        width, asked = BucketWidth.of(resolution), list(requests)
-        prints = [(k, name, rng) for k, (view, name, rng) in enumerate(asked) if not VIEWS[view].is_grid]
-        grids = [k for k, (view, *_) in enumerate(asked) if VIEWS[view].is_grid]
-        if prints:
-            with closing(fetch_prints(self._source, prints, width.micros, progress or int)) as parts:
-                for part in parts:
-                    yield *part, True
-        if prints and not grids:
-            return
-        every = [w for k in grids for w in self._windows(asked[k][0], "market", *asked[k][1:], width)]
-        with closing(self._history.fetch(every, self._report, buffer=256)) as fetch:
-            fetch.progress = progress or fetch.progress
-            for fetched in fetch:
-                if fetched.window.kind == "market":  # points of single tokens complete no range
-                    yield grids[fetched.request], fetched.window.rng, fetched.columns, fetched.complete
-            self._history.warn_odd(fetch.report)
 
     def trades(
         self,
@@ -498,7 +436,6 @@ class Client(Generic[Frame]):
         marketdata.errors.ConfigError: another service has no trades; it has books, prices, metrics.
         """
         rng, parts = to_range(*_whole_span(start, end, period)), list[Trades]()
-        given = self._names(market)
 
         def fetch(name: str) -> None:
             parts.extend(part.between(*rng) for part in self._source.trades(name, rng))
@@ -507,14 +444,7 @@ class Client(Generic[Frame]):
             filled = [part for part in parts if len(part)]
             return cast("Frame", to_frame(joined(filled) if filled else Trades.empty(), self.frame))
 
-        try:
-            run_all(self._source, [partial(fetch, name) for name in given])
-        except MarketDataError as error:
-            error.partial = frame()
-            if isinstance(error, NotFoundError):
-                self._history.markets.name_near_ones(error, given)
-            raise
-        return frame()
+        return self._of_each(self._discovery.names(market), fetch, frame)
 
     def candles(
         self,
@@ -553,15 +483,12 @@ class Client(Generic[Frame]):
         Traceback (most recent call last):
         marketdata.errors.ConfigError: another service has no candles; it has books, prices, metrics.
         """
-        rng, width, service = (
-            to_range(*_whole_span(start, end, period)),
-            BucketWidth.of(resolution),
-            self._source.service,
-        )
-        given, parts, report = self._names(market), list[Series](), Report()
+        rng, width = to_range(*_whole_span(start, end, period)), BucketWidth.of(resolution)
+        given, parts, service = self._discovery.names(market), list[Series](), self._source.service
         if service.resolutions is not None and str(width) not in service.resolutions:
             what = f"is no resolution of {service.name}; it has {', '.join(service.resolutions)}."
             raise ConfigError(what, argument="resolution", value=resolution)
+        report = self._history.last_report = Report()
 
         def fetch(name: str) -> None:
             parts.append(self._source.candles(name, rng, width, report))
@@ -571,13 +498,16 @@ class Client(Generic[Frame]):
             found = joined(filled) if filled else candles.none()
             return cast("Frame", carry(to_frame(found, self.frame, width=width), report))
 
-        self._history.last_report = report
+        return self._of_each(given, fetch, frame)
+
+    def _of_each(self, names: Sequence[str], fetch: Callable[[str], None], frame: Callable[[], Frame]) -> Frame:
+        """The frame of what is fetched of each market; an error has what arrived."""
         try:
-            run_all(self._source, [partial(fetch, name) for name in given])
+            run_all(self._source, [partial(fetch, name) for name in names])
         except MarketDataError as error:
             error.partial = frame()
             if isinstance(error, NotFoundError):
-                self._history.markets.name_near_ones(error, given)
+                self._history.markets.name_near_ones(error, names)
             raise
         return frame()
 
@@ -601,11 +531,11 @@ class Client(Generic[Frame]):
         Traceback (most recent call last):
         marketdata.errors.ConfigError: another service has no books of this moment; ask for the last bucket.
         """
-        given, parts = self._names(market), list[Data]()
+        given, parts = self._discovery.names(market), list[Data]()
         if "books" not in self._source.service.live:
             self._source.now("books", ())  # an error says what to ask for instead
         unseen = [name for name in given if name not in self._tokens_by_name]
-        for record in self.market_records(unseen) if unseen else ():
+        for record in self._discovery.markets(unseen) if unseen else ():
             tokens = [Token(record["id"], str(token["id"]), token.get("label")) for token in record["tokens"]]
             others = unseen if len(unseen) == 1 else []
             self._tokens_by_name |= dict.fromkeys([*names_of(record), *others], tokens)
@@ -679,11 +609,6 @@ class Client(Generic[Frame]):
         """The views that the source has of the present alone; see `Archive.follow`."""
         return self._source.service.live
 
-    @property
-    def is_sparse(self) -> bool:
-        """Whether the source has no point for a bucket without a change, as with candles; see `Archive.coverage`."""
-        return self._source.service.is_sparse
-
     def resolutions(self) -> list[str]:
         """The resolutions that the source and the plan of the key have, as far as they say so.
 
@@ -697,12 +622,14 @@ class Client(Generic[Frame]):
         self._source.learn_limits()
         return [str(width) for width in self._offer.resolutions]
 
-    def live_columns(self, view: View, tokens: Sequence[str]) -> Iterator[Data]:
-        """The points of a ``view`` of ``tokens`` (ids) at this moment, for writing; for errors see `books`.
+    @property
+    def feed(self) -> Feed:
+        """What an archive asks of this client, such as points as they arrive; see `Archive.pull`."""
+        return self._feed()
 
-        Yields parts as they arrive. Times are as the source states them. A token that is not traded has no points.
-        """
-        return self._source.now(view, tokens)
+    def _feed(self, report: Report | None = None) -> Feed:
+        parts = self._source, self._history, self._offer, self._discovery, self._fetching
+        return Feed(self, *parts, report)
 
     def stream(self) -> Channel:
         """The stream of the source, for `Archive.record`; ConfigError if it has none.
@@ -737,31 +664,19 @@ class Client(Generic[Frame]):
         True
         """
         choice("view", view, VIEWS)
-        self._check_view(view)
-        target = None if resolution is None else BucketWidth.of(resolution)
-        rng = to_range(*self._own_span(market, ends_of(start, end, period)))
-        names = [window.id for window in self._windows(view, "market", market, rng, target or BucketWidth.of("1m"))]
-        infos = self._history.markets.look_up_all(names)
-        self.usage()
-        request = self._offer.request(rng, target, clamp=False)
-        windows = self._windows(view, "market", names, request.rng, request.resolution)
-        now = int(time.time() * SECOND)
-        return make_plan(windows, infos, self._source.limits, now, self._source.requests)
+        return self._fetching.plan(Wanted(view, "market", market, ends_of(start, end, period), resolution))
 
     # -- discovery
 
+    @takes(SeriesFilters)
     def series(
         self,
-        *,
         search: str | None = None,
-        tags: str | Sequence[str] | None = None,
-        category: str | None = None,
-        sort: str | None = None,
-        order: str | None = None,
+        *,
         max_rows: int | None = None,
         page_size: int | None = None,
         params: Mapping[str, str] | None = None,
-        **unknown: object,
+        **filters: Unpack[SeriesFilters],
     ) -> Frame:
         """Series, which are broad themes or recurring categories (interface 4.5); for errors see `books`.
 
@@ -786,27 +701,17 @@ class Client(Generic[Frame]):
         >>> client.series().columns[:3].tolist()
         ['series_id', 'slug', 'title']
         """
-        filters = {"search": search, "tags": tags, "category": category, "sort": sort, "order": order}
-        return self._listing("series", filters, max_rows, page_size, params, unknown)
+        return self._listing("series", {"search": search, **filters}, max_rows, page_size, params)
 
+    @takes(EventFilters)
     def events(
         self,
-        series_slug: str | None = None,
-        *,
-        series_id: str | None = None,
         search: str | None = None,
-        tags: str | Sequence[str] | None = None,
-        category: str | None = None,
-        start_date_min: TimeLike | None = None,
-        start_date_max: TimeLike | None = None,
-        end_date_min: TimeLike | None = None,
-        end_date_max: TimeLike | None = None,
-        sort: str | None = None,
-        order: str | None = None,
+        *,
         max_rows: int | None = None,
         page_size: int | None = None,
         params: Mapping[str, str] | None = None,
-        **unknown: object,
+        **filters: Unpack[EventFilters],
     ) -> Frame:
         """Events, which are happenings inside a series, of one (``series_slug`` or ``series_id``) or all.
 
@@ -833,38 +738,17 @@ class Client(Generic[Frame]):
         >>> client.events(max_rows=1).columns[:3].tolist()
         ['event_id', 'slug', 'title']
         """
-        filters = {
-            "series_slug": series_slug, "series_id": series_id, "search": search, "tags": tags, "category": category,
-            "start_date_min": start_date_min, "start_date_max": start_date_max, "end_date_min": end_date_min,
-            "end_date_max": end_date_max, "sort": sort, "order": order,
-        }  # fmt: skip
-        return self._listing("events", filters, max_rows, page_size, params, unknown)
+        return self._listing("events", {"search": search, **filters}, max_rows, page_size, params)
 
+    @takes(MarketFilters)
     def markets(
         self,
         search: str | None = None,
         *,
-        event_slug: str | None = None,
-        event_id: str | None = None,
-        series_slug: str | None = None,
-        state: State | Sequence[State] | None = None,
-        sort: str | None = None,
-        tags: str | Sequence[str] | None = None,
-        tags_match: str | None = None,
-        start_date_min: TimeLike | None = None,
-        start_date_max: TimeLike | None = None,
-        end_date_min: TimeLike | None = None,
-        end_date_max: TimeLike | None = None,
-        resolved_at_min: TimeLike | None = None,
-        resolved_at_max: TimeLike | None = None,
-        min_liquidity: float | None = None,
-        category: str | None = None,
-        include_closed: bool | None = None,
-        order: str | None = None,
-        params: Mapping[str, str] | None = None,
         max_rows: int | None = None,
         page_size: int | None = None,
-        **unknown: object,
+        params: Mapping[str, str] | None = None,
+        **filters: Unpack[MarketFilters],
     ) -> Frame:
         """Tradable questions inside an event, of one event (``event_slug`` or ``event_id``) or all.
 
@@ -909,18 +793,11 @@ class Client(Generic[Frame]):
         >>> client.markets("harbour", max_rows=1)["market_id"].tolist() == [market]
         True
         """
-        if include_closed is not None:
+        if (include_closed := filters.get("include_closed")) is not None:
             flag("include_closed", include_closed)
-        elif self._source.service.hides_closed and state is None:
-            include_closed = True
-        filters = {
-            "event_slug": event_slug, "event_id": event_id, "series_slug": series_slug, "search": search, "tags": tags,
-            "tags_match": tags_match, "start_date_min": start_date_min, "start_date_max": start_date_max,
-            "end_date_min": end_date_min, "end_date_max": end_date_max, "min_liquidity": min_liquidity,
-            "category": category, "include_closed": include_closed, "state": state, "sort": sort, "order": order,
-            "resolved_at_min": resolved_at_min, "resolved_at_max": resolved_at_max,
-        }  # fmt: skip
-        return self._listing("markets", filters, max_rows, page_size, params, unknown)
+        elif self._source.service.hides_closed and filters.get("state") is None:
+            filters["include_closed"] = True
+        return self._listing("markets", {"search": search, **filters}, max_rows, page_size, params)
 
     def market(self, id_or_slug: str) -> Record:
         """One market (``id_or_slug``), with all fields of the service; NotFoundError if there is none.
@@ -933,36 +810,7 @@ class Client(Generic[Frame]):
         >>> client.market(market).id == market
         True
         """
-        (id_or_slug,) = self._names([id_or_slug], "id_or_slug")
-        try:
-            return Record(completed(self._source.record(id_or_slug)))
-        except NotFoundError as error:
-            self._history.markets.name_near_ones(error, [id_or_slug])
-            raise
-
-    def market_records(self, names: Iterable[str]) -> list[Record]:
-        """The records of markets (ids or slugs in ``names``) in that order, without the unknown ones; see `market`."""
-        records_by_name: dict[str, Record] = {}
-
-        def fetch(name: str) -> None:
-            try:
-                records_by_name[name] = Record(completed(self._source.record(name)))
-                self._history.markets.remember(records_by_name[name])
-            except NotFoundError:
-                pass
-            except (ContractError, BadRequestError, ParameterError) as error:
-                said = getattr(error, "detail", None)
-                report.leave_out(f"refused: {said}" if said else str(error).replace(name, "..."), name)
-
-        wanted = [name for one in names for name in self._known_names(one)]
-        with self._reporting() as report:
-            if self._source.service.names_filter is not None and len(wanted) > 1:
-                found = self._source.records("markets", {self._source.service.names_filter: ",".join(wanted)})
-                records_by_name = {name: Record(completed(row)) for row in found for name in names_of(row)}
-                for row in found:
-                    self._history.markets.remember(row)
-            run_all(self._source, [partial(fetch, name) for name in wanted if name not in records_by_name])
-        return [records_by_name[name] for name in wanted if name in records_by_name]
+        return self._discovery.market(id_or_slug)
 
     def tokens(self, id_or_slug: str) -> Frame:
         """One row per token of a market, ``market_id token_id token_label`` and further fields; see `market`.
@@ -1013,29 +861,16 @@ class Client(Generic[Frame]):
         limits = {**dict.fromkeys(names), **(limits if isinstance(limits, dict) else {"limits": limits})}
         return Record({**dict.fromkeys(("plan", "organization", "limits", "reset_at")), **usage, "limits": limits})
 
-    def _get(
-        self,
-        view: View,
-        kind: IdKind,
-        ids: Any,
-        span: Span,
-        resolution: str | None,
-        *,
-        clamp: bool,
-        every_page: bool = False,
-        **options: Any,
-    ) -> Frame:
-        flag("clamp", clamp)
-        if kind == "token":
-            span = _whole_span(*span)
-        span = self._span_of(view, ids, span, resolution, every_page=every_page)
-        if self._archive is None or kind == "token":
-            [frame] = self._frames(view, kind, ids, span, resolution, clamp=clamp, is_whole=True, **options)
-            return frame
-        client, report = copy(self), Report()
-        client.__dict__.update(_report=report)
-        archive = self._archive.attach(client, progress=self._history.progress, clamp=clamp)
-        read = partial(getattr(archive, view), ids, *span, resolution, **options)
+    def _get(self, wanted: Wanted) -> Frame:
+        flag("clamp", wanted.clamp)
+        wanted = wanted._replace(span=self._fetching.span_of(wanted))
+        if self._archive is None or wanted.kind == "token":
+            [frame] = self._fetching.frames(wanted, self.frame, is_whole=True)
+            return cast("Frame", frame)
+        report = Report()
+        archive = self._archive.attach(self._feed(report), progress=self._history.progress, clamp=wanted.clamp)
+        levels = {"levels": wanted.levels} if wanted.view == "books" else {}
+        read = partial(getattr(archive, wanted.view), wanted.ids, *wanted.span, wanted.resolution, **levels)
         try:
             return cast("Frame", carry(read(on_missing="fetch"), report))
         except MarketDataError as error:
@@ -1045,180 +880,16 @@ class Client(Generic[Frame]):
                 error.partial = carry(read(on_missing="partial"), report)
             raise
 
-    def _frames(
-        self,
-        view: View,
-        kind: IdKind,
-        ids: Any,
-        span: Span,
-        resolution: str | None,
-        *,
-        levels: int | None = None,
-        clamp: bool = False,
-        every_page: bool = False,
-        is_whole: bool = False,
-    ) -> Iterator[Frame]:
-        """Frames at the requested resolution, or made from a finer one of the service; arguments are checked first."""
-        flag("clamp", clamp)
-        known = self._span_of(view, ids, span, resolution, every_page=every_page)
-        target = None if resolution is None else BucketWidth.of(resolution)
-        rng = to_range(*known)
-
-        def asked() -> tuple[Request, list[Window]]:
-            request = self._offer.request(rng, target, clamp=clamp)
-            return request, self._windows(view, kind, ids, request.rng, request.resolution)
-
-        def frames(request: Request, windows: list[Window]) -> Iterator[Frame]:
-            while True:
-                fetched = self._history.frames(windows, levels, self.frame, target=request.target, is_whole=is_whole)
-                try:
-                    first = next(fetched, None)
-                    break
-                except RequestError as error:
-                    self._offer.learn(error, request)
-                    refused, (request, windows) = request, asked()
-                    if request == refused:
-                        raise
-            if first is not None:
-                yield first
-                yield from fetched
-
-        return frames(*asked())
-
-    def _span_of(
-        self, view: View, ids: Any, span: Span, resolution: str | None, *, every_page: bool
-    ) -> tuple[TimeLike, TimeLike]:
-        """`_own_span`, if a fetch of it takes few requests or ``every_page`` is wanted."""
-        flag("all", every_page)
-        self._check_view(view)
-        start, end = self._own_span(ids, span)
-        if every_page or all(one is not None for one in span):
-            return start, end
-        cost = self.plan(view, ids, start, end, resolution)
-        if cost.requests > _MOST_REQUESTS:
-            of = ", ".join(self._names(ids)[:3])
-            first, last = map(to_datetime, to_range(start, end))
-            what = f"{view} of {of} from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
-            hint = "Give start= and end=, a coarser resolution=, or all=True."
-            raise ConfigError(f"{what} takes more than {_MOST_REQUESTS} requests: {cost}", hint=hint)
-        return start, end
-
-    def _own_span(self, ids: Any, span: Span) -> tuple[TimeLike, TimeLike]:
-        """The times of a fetch. Without them it takes the active range of its markets, as far as the plan reaches."""
-        start, end = span
-        if start is not None and end is not None:
-            return start, end
-        given = self._names(ids)
-        infos = self._history.markets.look_up_all(given).values()
-        if start is None:
-            starts = [info.start for info in infos if info.start is not None]
-            if len(starts) < len(given) or not given:
-                raise ConfigError("is missing, and a market has no start date; give start=.", argument="start")
-            start = to_datetime(min(starts))
-        if end is None:
-            now = round((self._source.server_time or time.time()) * SECOND)
-            end = to_datetime(min(now, max(now if info.end is None else info.end for info in infos)))
-        return self._within_plan(to_range(start, end))
-
-    def _within_plan(self, rng: Range) -> tuple[datetime, datetime]:
-        """A range without the part before the history of the plan, with a warning."""
-        start, earliest = rng.start, self._offer.earliest
-        if earliest is not None and start < earliest < rng.end:
-            start = -(-(earliest + MINUTE) // MINUTE) * MINUTE
-            text = f"The market begins at {to_text(rng.start)}; the plan reaches back to {to_text(start)}."
-            warn(text, PlanWarning)
-        return to_datetime(start), to_datetime(rng.end)
-
-    def _check_view(self, view: View) -> None:
-        """ConfigError for a view that the source does not have, before anything is asked."""
-        if view not in self._source.service.views:
-            raise self._source.service.lacks(view)
-
-    def _names(self, given: Any, argument: str = "market", what: str = "an id or slug") -> list[str]:
-        """The markets or tokens of an argument; the address of an event stands for its market, if it has one."""
-        service, out = self._source.service, list[str]()
-        for name in names(argument, given, what, service.short if service.short in VENUES else None):
-            if (event := event_in(name)) is None:
-                out.append(name)
-                continue
-            rows = self._source.records("markets", {"event_slug": event})
-            if len(rows) != 1:
-                raise NotFoundError.from_event(event, [str(row.get("slug") or row["id"]) for row in rows])
-            self._history.markets.remember(rows[0])
-            out.append(str(rows[0].get("slug") or rows[0]["id"]))
-        return out
-
-    def _known_names(self, given: str) -> list[str]:
-        """The market of a name, none for an event of another number of markets."""
-        with suppress(NotFoundError):
-            return self._names(given)
-        return []
-
-    def _windows(self, view: View, kind: IdKind, ids: Any, rng: Range, width: BucketWidth) -> list[Window]:
-        """One window of the whole range per id, each id once; ConfigError if there are none, or they are not text."""
-        self._check_view(view)
-        name, what = ("market", "an id or slug") if kind == "market" else ("token_id", "an id")
-        given = self._names(ids, name, what)
-        if not given:
-            raise ConfigError(f"{name}={ids!r} is refused; pass {what} as text, or a list of them.")
-        return [Window(view, kind, i, rng, width, self._page_limit) for i in given]
-
     def _listing(
         self,
-        kind: records.FrameOf,
+        kind: RecordKind,
         filters: Mapping[str, Any],
         max_rows: int | None,
         page_size: int | None,
         params: Mapping[str, str] | None,
-        unknown: Mapping[str, object],
     ) -> Frame:
-        """A frame of all records that pass the filters."""
-        refuse_unknown(kind, unknown, filters)
-        service = self._source.service
-        size = service.listing_page if page_size is None else whole("page_size", page_size, 1, LARGEST_LISTING)
-        if max_rows is not None:
-            whole("max_rows", max_rows, 0)
-        query = {**check_filters(service, filters), **check_params(service, params or {}, filters)}
-        with self._reporting() as report:
-            rows = self._records(kind, query, max_rows, size, report)
-        if kind == "markets":
-            rows = [completed(row) for row in rows]
-            for row in rows:
-                self._history.markets.remember(row)
-        return self._to_frame(kind, rows)
-
-    @contextmanager
-    def _reporting(self) -> Iterator[Report]:
-        """A report of a call about records; a warning counts those that were left out, an error in strict mode."""
-        report = self._history.last_report = Report()
-        yield report
-        if report.left_out:
-            names = [*dict.fromkeys(name for some in report.left_out.values() for name in some)]
-            reasons = "; ".join(f"{reason} ({len(some)})" for reason, some in report.left_out.items())
-            what = (
-                f"{len(names)} records were left out, {', '.join(names[:3])}{', ...' if names[3:] else ''}: {reasons}"
-            )
-            if self._history.strict:
-                raise ContractError(what)
-            warn(f"{what} client.last_report.left_out has their names.", ServiceOddityWarning)
-
-    def _records(
-        self, kind: str, query: dict[str, str], max_rows: int | None, size: int, report: Report
-    ) -> list[dict[str, Any]]:
-        """Records of a listing. A series is listed event by event if the service cannot filter by it."""
-        if kind != "markets" or "series_slug" not in query or "series_slug" in (self._source.service.filters or ()):
-            return self._source.records(kind, query, max_rows, size, report)
-        if "event_slug" in query or "event_id" in query:
-            raise ConfigError("and an event exclude each other; name one of them.", argument="series_slug")
-        rows, series = dict[Any, dict[str, Any]](), query.pop("series_slug")
-        for event in self._source.records("events", {"series_slug": series}, report=report):
-            missing = None if max_rows is None else max_rows - len(rows)
-            slug = event.get("slug") or event["id"]
-            of_event = self._source.records("markets", {**query, "event_slug": slug}, missing, size, report)
-            rows |= {row["id"]: {**row, "event_slug": row.get("event_slug") or slug} for row in of_event}
-            if len(rows) == max_rows:
-                break
-        return [*rows.values()]
+        refuse_unknown(kind, filters, [*LISTINGS[kind], "max_rows", "page_size", "params"])
+        return self._to_frame(kind, self._discovery.listing(kind, filters, max_rows, page_size, params))
 
     def _to_frame(self, kind: records.FrameOf, rows: list[dict[str, Any]]) -> Frame:
         return cast("Frame", records.to_frame(kind, rows, self.frame))

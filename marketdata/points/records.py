@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 from marketdata.errors import NotTidyError
+from marketdata.filters import State
 from marketdata.points.columns import Token
 from marketdata.times import parse_iso
 
@@ -166,8 +167,6 @@ _LEAKING_WORDS = {"outcome", "outcomes", "payoff", "payoffs", "payout", "resolve
                   "settlement", "winner", "winning", "won"}  # fmt: skip
 
 
-State = Literal["open", "closed", "resolved"]
-Sort = Literal["volume_24h", "volume", "newest", "end_date"]
 # The fields by which records are sorted, the first that a record has, and whether the largest comes first.
 _SORTED: Mapping[str, tuple[tuple[str, ...], bool]] = {
     "volume_24h": (("volume_24h", "volume24hr", "volume_24h_fp"), True),

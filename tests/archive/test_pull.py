@@ -234,7 +234,7 @@ def test_a_walk_without_a_proven_end_is_not_final(archive: Archive, source: Sour
 
 def test_batches_of_any_size_hold_the_same(archive: Archive, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many windows go into a commit, every point is there, and every range final."""
-    monkeypatch.setattr("marketdata.archive.pull._BATCH_LEVELS", 50)
+    monkeypatch.setattr("marketdata.archive.pull.commits._BATCH_LEVELS", 50)
     archive.pull(source, M, views=["books"], start=minute(0), end=minute(60))
     assert states(archive) == [(0, 60, "final")]
     assert held(archive) == {k: v for k, v in truth(source, below=60).items() if k[0] == "books"}

@@ -159,8 +159,9 @@ def test_a_frame_of_markets_is_pulled_without_asking_for_records(folder: Path, t
         def refused(*_: object) -> None:
             raise AssertionError("records were asked for")
 
-        client.market_records = client.market = refused  # type: ignore[method-assign, assignment]
-        pulled = archive.pull(client, frame, views="prices", start="2025-12-31T12:00", end="2025-12-31T12:30")
+        feed = client.feed
+        feed.market_records = feed.market = refused  # type: ignore[method-assign, assignment]
+        pulled = archive.pull(feed, frame, views="prices", start="2025-12-31T12:00", end="2025-12-31T12:30")
     assert {*pulled["market_id"]} == {*frame["market_id"]} == {*archive.markets()["market_id"]}
 
 

@@ -115,7 +115,7 @@ def test_a_view_that_is_lacking_costs_no_request(source: Case) -> None:
     for view in VIEWS:
         if view not in source.client.live_views:
             with pytest.raises(ConfigError, match=view):
-                list(source.client.live_columns(view, ["1"]))
+                list(source.client.feed.live_columns(view, ["1"]))
     assert source.asked() == before
 
 
@@ -181,7 +181,7 @@ def test_records_have_the_fields_of_the_interface(source: Case) -> None:
         row = markets.filter(pl.col("market_id") == record["id"]).row(0, named=True)
         assert row["token_ids"] == [token["id"] for token in record["tokens"]]
         assert source.client.tokens(name)["token_label"].to_list() == row["token_labels"]
-    records = source.client.market_records([*source.markets, "no-such-market"])
+    records = source.client.feed.market_records([*source.markets, "no-such-market"])
     assert [record["id"] for record in records] == [source.client.market(name)["id"] for name in source.markets]
     for ask in (source.client.market, lambda name: source.client.prices(name, *source.span, "1h")):
         with pytest.raises(NotFoundError, match="no-such-market"):

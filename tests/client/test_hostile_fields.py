@@ -135,7 +135,7 @@ def trades(client: Any, stub: Any) -> Any:
 
 def books(client: Any, stub: Any) -> Any:
     client.market(first(stub))
-    parts = [part for part in client.live_columns("books", tokens(stub)) if len(part)]
+    parts = [part for part in client.feed.live_columns("books", tokens(stub)) if len(part)]
     return to_frame(joined(parts) if parts else empty("books"), "polars").drop("ts")
 
 

@@ -113,7 +113,7 @@ def test_records_are_found_by_series_event_and_ticker(traps: Traps, cutoff: int,
         assert set(late["slug"]) == {m.ticker for m in stub.markets if m.state == "active"}
         names = [f"{ticker}:no" for ticker in sorted(every)]
         stub.paths.clear()
-        found = client.market_records([*names, "KXNONE"])
+        found = client.feed.market_records([*names, "KXNONE"])
         assert [record["id"] for record in found] == sorted(every)
         assert sum(stub.paths.values()) <= 2 * -(-(count + traps.parlays) // page) + 8 + -(-count // 3)
         outcomes = md.outcomes(listed)
@@ -174,7 +174,7 @@ def test_books_of_the_moment_are_those_of_open_markets(traps: Traps, minutes: in
     stub = KalshiStub(count=7, traps=traps)
     with client_of(stub, START + minutes * MINUTE + DAY) as client:
         tokens = [f"{market.ticker}:{side}" for market in stub.markets for side in ("yes", "no")]
-        books: Any = joined([*client.live_columns("books", tokens)])
+        books: Any = joined([*client.feed.live_columns("books", tokens)])
         now, got = stub.now, {}
         for i, code in enumerate(books.token.tolist()):
             sides = [

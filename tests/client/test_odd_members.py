@@ -123,7 +123,7 @@ def test_an_id_that_the_venue_refuses_costs_no_other(venue: str, tmp_path: Path)
     expected = case.prices(stub, good, rng, HOUR)
     with client_of(stub) as client:
         with pytest.warns(ServiceOddityWarning, match="a bad id"):
-            records = client.market_records([case.name(market) for market in good[:30]] + [name_of(bad)])
+            records = client.feed.market_records([case.name(market) for market in good[:30]] + [name_of(bad)])
         assert [one["slug"] for one in records] == [case.name(market) for market in good[:30]]
         with pytest.raises(BadRequestError, match=name_of(bad)) as caught:
             client.prices(names, to_datetime(rng.start), to_datetime(rng.end), "1h")
@@ -175,7 +175,7 @@ def test_an_odd_book_costs_no_other() -> None:
     stub.books = odd
     with client_of(stub) as client:
         with pytest.warns(ServiceOddityWarning, match="Books .* left out"):
-            parts = [*client.live_columns("books", [*live.tokens, *stub.markets[6].tokens])]
+            parts = [*client.feed.live_columns("books", [*live.tokens, *stub.markets[6].tokens])]
         assert {token.token_id for part in parts for token in part.tokens} == {
             live.tokens[1],
             *stub.markets[6].tokens,

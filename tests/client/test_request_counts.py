@@ -43,7 +43,7 @@ def test_a_month_of_many_markets_takes_two_requests_for_twenty_tokens() -> None:
     names = [market.slug for market in stub.markets]
     with client_of(stub, START + 60 * DAY) as client:
         span = to_datetime(rng.start), to_datetime(rng.end), "1h"
-        client.market_records(names)
+        client.feed.market_records(names)
         before = asked(stub)
         assert client.plan("prices", names, *span).requests == 8
         frame = client.prices(names, *span)

@@ -125,7 +125,7 @@ def test_a_client_depends_on_no_detail_of_an_answer(
         assert paid == {case.name(one): one.payoffs for one in stub.markets}
         assert client.market(names[2])["tokens"] == [dict(t) for t in records_tokens(records, names[2])]
         ids = {token["id"] for token in client.market(names[0])["tokens"]}
-        assert {token.token_id for part in client.live_columns("books", [*ids]) for token in part.tokens} == ids
+        assert {token.token_id for part in client.feed.live_columns("books", [*ids]) for token in part.tokens} == ids
 
 
 def records_tokens(records: Any, slug: str) -> list[dict[str, str]]:
@@ -243,7 +243,7 @@ def test_throttling_inside_of_200_is_waited_out(venue: str, body: dict[str, str]
         assert printed(client.trades(names[1], *span(rng))) == case.trades(stub, stub.markets[1], rng)
         assert len(client.markets()) == 6
         assert client.health()["status"] == "ok"
-        assert [*client.live_columns("books", [token["id"] for token in client.market(names[0])["tokens"]])]
+        assert [*client.feed.live_columns("books", [token["id"] for token in client.market(names[0])["tokens"]])]
 
 
 @pytest.mark.parametrize("venue", ROUTES)
@@ -433,7 +433,7 @@ def test_answers_of_kalshi_in_other_shapes() -> None:
         void = client.market(stub.markets[3].ticker)
         assert (void["payoffs"], void["resolved_token_id"]) == ([0.5, 0.5], None)
         tokens = [f"{m.ticker}:{side}" for m in stub.markets for side in ("yes", "no")]
-        books = [part for part in client.live_columns("books", tokens) if len(part)]
+        books = [part for part in client.feed.live_columns("books", tokens) if len(part)]
         assert {token.token_id.partition(":")[0] for part in books for token in part.tokens} == {
             m.ticker for m in stub.markets if m.state == "active"
         }

@@ -260,7 +260,7 @@ def test_the_resolution_of_a_market_counts_whatever_its_record_says() -> None:
     stub.resolution = lambda m: {"condition_id": m.condition, **said[m.condition]} if m.condition in said else tell(m)
     with client_of(stub) as client:
         with pytest.warns(ServiceOddityWarning, match=f"2 records .*{won.condition}, {open_again.condition}") as warned:
-            records = client.market_records([market.slug for market in stub.markets])
+            records = client.feed.market_records([market.slug for market in stub.markets])
         paid, state = ({one["id"]: one[name] for one in records} for name in ("payoffs", "status"))
         asked = stub.paths["/v2/resolutions"]
     assert len(warned) == 1
@@ -371,7 +371,7 @@ def test_names_of_polymarket_may_look_like_others() -> None:
     with client_of(stub) as client:
         assert client.market("0x-protocol-rises")["id"] == stub.markets[0].condition
         assert client.market("42")["id"] == stub.markets[1].condition
-        records = client.market_records(["0x-protocol-rises", stub.markets[2].condition, str(1001)])
+        records = client.feed.market_records(["0x-protocol-rises", stub.markets[2].condition, str(1001)])
         assert [one["id"] for one in records] == [stub.markets[k].condition for k in (0, 2, 1)]
 
 

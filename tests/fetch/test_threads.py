@@ -35,7 +35,7 @@ def test_a_market_of_more_than_200_tokens_arrives_whole_or_not_at_all(server) ->
     server.answer = lambda ask: refuse(403) if "idt020" in ask.path else answer(ask)
     received: list[Any] = []
     with Client(server.base_url, "k" * 20) as client, pytest.raises(PlanError):
-        received += client.iter_columns([("prices", "slug", minutes(500))])
+        received += client.feed.iter_columns([("prices", "slug", minutes(500))])
     assert received == []
 
 
@@ -70,7 +70,7 @@ def test_progress_is_told_page_by_page(server) -> None:
 
     server.answer = answer
     with Client(server.base_url, "k" * 20) as client:
-        parts = list(client.iter_columns([("prices", "slug", minutes(600))], progress=tell))
+        parts = list(client.feed.iter_columns([("prices", "slug", minutes(600))], progress=tell))
     assert sum(len(columns) for _, _, columns, _ in parts) == len(expected(oracle.points))
     assert sum(told) == 600
     assert max(told) < 600

@@ -153,7 +153,7 @@ def test_books_are_compared_with_those_of_the_venue(
             given = [message_of(t, stream.market_of(t), START, socket.book(t)) for t in tokens]
             yield wire.books(given if is_right else [{**one, "bids": []} for one in given])
 
-        monkeypatch.setattr(md.Client, "live_columns", live)
+        monkeypatch.setattr("marketdata.client.feed.Feed.live_columns", live)
         for report in archive.record(client, [*stream.markets], commit_every=0.2):
             if socket.is_over.is_set() and (report.gaps if not is_right else len(asked) > 20):
                 break

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from marketdata.archive import Archive
-    from marketdata.archive.pull import Round
+    from marketdata.archive.pull.rounds import Round
 
 _LONGEST_NAME = 24  # of a market in a line of 80 columns
 _EVERY_ROW = 2**31  # more than any table has

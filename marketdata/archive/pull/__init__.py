@@ -1,0 +1,1 @@
+"""Fill an archive from a service, once or round after round."""
