@@ -220,20 +220,17 @@ class Archive(Generic[Frame]):
     ) -> Frame:
         """Add files of records, of tidy points, and recordings of order books that others published.
 
-        The columns of a file, or its first message, decide what it is; see the guide on recordings. Recordings are
-        rebuilt as by `marketdata.rebuild`, file after file in the order of the numbers in their names. A file that was
-        added before is left out, and an import that was stopped continues. A token that no market has becomes a market
-        with the id of the token.
+        The columns of a file, or its first message, decide what it is. Recordings are rebuilt as by
+        `marketdata.rebuild`, in the order of the numbers in their names. A file that was added before is left out, and
+        an import that was stopped continues. The guide on recordings has the formats.
 
         Returns a frame with one row per file: ``file kind format why rows stored left_out reasons points replaced
-        tokens start end changes gaps disagreements note``. ``rows`` counts the rows or messages that were read:
-        ``stored`` are in the archive or took part in a book, ``left_out`` are not, for these ``reasons``. ``points``
-        and ``tokens`` count what was stored from ``start`` to ``end`` [UTC], and ``replaced`` the points that were
-        there before. Recordings have ``changes``, ``gaps`` and ``disagreements`` with best prices that messages state.
+        tokens start end changes gaps disagreements note``.
 
-        A file of a folder or pattern that cannot be read is a RecordingWarning, and its ``note`` says why. If the file
-        itself was named, it is a ConfigError before anything is added. NotTidyError above ``max_disagreement``; other
-        errors as `add`.
+        - ``rows`` counts what was read: ``stored`` rows are in the archive or took part in a book, and ``left_out``
+          ones are not, for these ``reasons``.
+        - ``points`` of ``tokens`` were stored from ``start`` to ``end`` [UTC], and ``replaced`` were there before.
+        - Recordings have ``changes``, ``gaps``, and ``disagreements`` with best prices that messages state.
 
         Parameters
         ----------
@@ -243,14 +240,16 @@ class Archive(Generic[Frame]):
             The markets and tokens to store, by their ids and slugs. Other rows are left out as ``not wanted``, most of
             them before they are decoded. A name that no file has is a RecordingWarning, and a ConfigError if none has
             one. Of a market that rows call by another name a record must be known.
-        start, end : time, optional
-            The half-open range of the buckets to store [UTC].
+        start : time, optional
+            The first bucket to store [UTC]; by default the first of the files.
+        end : time, optional
+            The end of the buckets to store [UTC], exclusive; by default that of the files.
         format : str, optional
             Name of the format of all files, where their columns fit several.
         columns : dict, optional
             The column of the files that has one of our names, such as ``{"ts": "when", "token_id": "asset"}``.
         markets : path, frame or list of dict, optional
-            Records of the markets, as `add` takes them.
+            Records of the markets, as `add` takes them. A token that no market has becomes a market with its id.
         clock : str
             "timestamp", the time of the venue, "received", the name of a column or field, or "modified": the time of
             the file, for one answer without a time.
@@ -260,8 +259,10 @@ class Archive(Generic[Frame]):
             Form of dates that are no ISO 8601, as of ``datetime.strptime``: ``"%m/%d/%Y"`` for 10/31/2026.
         keep : list of str
             Fields of snapshots to store: "hash", "last_trade_price", "tick_size".
-        max_gap, max_age : str or timedelta
-            Longest time between two messages, of whatever token, and of one token, over which a book remains valid.
+        max_gap : str or timedelta
+            Longest time between two messages, of whatever token, over which books remain valid.
+        max_age : str or timedelta
+            Longest time without a message of a token over which its book remains valid.
         unchanged : bool
             Whether buckets without a message of the token have its book.
         max_disagreement : float
@@ -270,6 +271,16 @@ class Archive(Generic[Frame]):
             Give the report and store nothing; the points are written to a temporary folder meanwhile.
         progress : bool, optional
             As for `pull`.
+
+        Raises
+        ------
+        ConfigError
+            A file that was named itself cannot be read; nothing is added. In a folder or pattern it is a
+            RecordingWarning, and its ``note`` says why.
+        NotTidyError
+            More than ``max_disagreement`` of the books have other best prices than messages state.
+        ArchiveError, ArchiveFullError
+            As for `add`.
 
         Examples
         --------
@@ -380,38 +391,47 @@ class Archive(Generic[Frame]):
     ) -> Frame:
         """Fetch what is missing of a range, and only that: one row per range that was fetched.
 
-        Columns: ``view market_id start end state rows resolution odd``; ``odd`` counts prices outside of 0 to 1,
-        which are kept as they came, with a warning. With ``dry_run``, the ranges that would be fetched.
-        Data is committed as it arrives, so a stopped pull continues where it was. A bucket is final ten minutes (or two
-        buckets, if that is longer) after its end by the server's clock; younger ones are provisional and fetched again.
-        Ranges without points near now are fetched again after an hour, a day and a week.
+        Columns: ``view market_id start end state rows resolution odd``. ``odd`` counts prices outside of 0 to 1, which
+        are kept as they came, with a warning. Data is committed as it arrives, so a stopped pull continues where it
+        was. Choose markets in one way: by ``markets``, a ``file``, ``all_markets``, or filters.
 
-        A view that the plan lacks is left out, with a warning. Its rows in the report, and ranges that ``clamp`` leaves
-        out, have the state ``not_allowed``. Ranges that the venue no longer keeps are ``expired``: left out with a
-        warning, and not asked for again.
+        A bucket is final ten minutes (or two buckets, if that is longer) after its end by the server's clock. Younger
+        ones are provisional and fetched again; so are ranges without points near now, after an hour, a day and a week.
+        What the plan lacks is ``not_allowed``, and what the venue no longer keeps is ``expired``: both are rows of the
+        report, with a warning, and nothing else is lost.
 
         Parameters
         ----------
         client : Client
             Where to fetch from.
-        markets
-            Ids, slugs, records or rows, or a frame with ``market_id``, such as ``client.markets(...)``. Instead: the
-            filters of a listing (``event_slug series_slug tags search state``), ``all_markets``, or a text ``file`` of
-            ids and slugs, one a line (``#`` begins a comment, ``"-"`` is the standard input).
-        views, start, end
-            Which of books, prices, metrics, quotes and trades, by default those that the source has but for trades; the
-            half-open range [UTC], by default up to now by the server's clock.
+        markets : str, record, frame, or list of these, optional
+            Ids, slugs, records or rows, or a frame with ``market_id``, such as ``client.markets(...)``.
+        all_markets : bool
+            Take every market that the service lists.
+        file : path, optional
+            A text file of ids and slugs, one a line. ``#`` begins a comment, and ``"-"`` is the standard input.
+        views : {"books", "prices", "metrics", "quotes", "trades"} or list of these, optional
+            What to fetch; by default what the source has, but for trades.
+        start : datetime, date, str or number
+            The first time to fetch [UTC if no zone is given; a number is Unix s]; "-1d" is a day before now.
+        end : datetime, date, str or number, optional
+            The time before which to fetch, exclusive; by default now by the server's clock.
         period : str or timedelta, optional
-            The length of the range, such as "7d", in the place of its start or end.
+            The length of the range, such as "7d", in the place of ``start`` or ``end``; without both it ends now.
         resolution : str, optional
             The base of a new archive, by default the finest of 1m and coarser that the plan allows. An existing archive
-            has its base; PlanError if the plan does not allow it.
+            has its base: PlanError if the plan does not allow it.
         clamp : bool
             Start at the earliest time that the plan allows, instead of a PlanError.
+        dry_run : bool
+            Return the ranges that would be fetched, and fetch nothing.
         refresh : bool
             Fetch also what is final.
         progress : bool, optional
-            Show a progress bar, by default in a terminal.
+            Show a progress bar; by default in terminals and notebooks only.
+        **filters
+            Take the markets that a listing has, such as ``search="fed"``, ``event_slug=``, ``series_slug=``, ``tags=`` or
+            ``state="open"``; all are as for `Client.markets`.
 
         Raises
         ------
@@ -472,10 +492,14 @@ class Archive(Generic[Frame]):
         A report has ``at markets ranges points error``: the server's time [UTC], the number of markets, fetched ranges
         and new points, and the error that the next round repairs, or None. Leaving the loop or setting ``stop`` loses
         nothing. Errors of the key, its plan, arguments and the archive are raised, and so is NotFoundError if no market
-        is known; failures of service and network end a round only. Other parameters are as for `pull`.
+        is known; failures of service and network end a round only.
 
         Parameters
         ----------
+        client, markets, all_markets, file, views, resolution, clamp
+            As for `pull`, and so are the filters.
+        start : datetime, date, str or number, optional
+            The first time to fetch in each round; by default the present.
         every : str or float
             From the start of one round to that of the next: ``"30s"``, ``"1m"``, ``"1h"``, or a number [s]. What is
             recorded is asked for in the middle of each such period.
@@ -528,11 +552,14 @@ class Archive(Generic[Frame]):
         is tried again. Leaving the loop, or setting ``stop``, stores what was seen.
 
         Markets are listed again every ten minutes, so that new ones of an event or a series begin, and closed ones end;
-        without an open market it ends. ``client`` is of "polymarket", or of "kalshi" with a key in the environment. For
-        the choice of markets see `pull`, for the meaning of what is stored the guide on recording.
+        without an open market it ends. The guide on recording says what is stored.
 
         Parameters
         ----------
+        client : Client
+            One of "polymarket", or of "kalshi" with a key in the environment.
+        markets, all_markets, file
+            The markets, as for `pull`, and so are the filters.
         every : str, optional
             Width of a bucket: the base of the archive, or 1s for a new one; "1s" or coarser.
         keep : list of str

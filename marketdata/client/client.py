@@ -370,7 +370,7 @@ class Client(Generic[Frame]):
         clamp: bool = False,
     ) -> Frame:
         """Order books of one token, or of several (list of ``token_id``); see `books`."""
-        span = _whole_span(start, end, period)
+        span = ends_of(start, end, period)
         return self._get(Wanted("books", "token", token_id, span, resolution, levels, clamp))
 
     def token_prices(
@@ -384,7 +384,7 @@ class Client(Generic[Frame]):
         clamp: bool = False,
     ) -> Frame:
         """Prices of one token, or of several (list of ``token_id``); see `prices` and `books`."""
-        span = _whole_span(start, end, period)
+        span = ends_of(start, end, period)
         return self._get(Wanted("prices", "token", token_id, span, resolution, clamp=clamp))
 
     iter_books = _in_parts(
@@ -863,6 +863,8 @@ class Client(Generic[Frame]):
 
     def _get(self, wanted: Wanted) -> Frame:
         flag("clamp", wanted.clamp)
+        if wanted.kind == "token":
+            wanted = wanted._replace(span=_whole_span(*wanted.span))
         wanted = wanted._replace(span=self._fetching.span_of(wanted))
         if self._archive is None or wanted.kind == "token":
             [frame] = self._fetching.frames(wanted, self.frame, is_whole=True)
