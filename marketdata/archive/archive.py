@@ -430,8 +430,8 @@ class Archive(Generic[Frame]):
         progress : bool, optional
             Show a progress bar; by default in terminals and notebooks only.
         **filters
-            Take the markets that a listing has, such as ``search="fed"``, ``event_slug=``, ``series_slug=``, ``tags=`` or
-            ``state="open"``; all are as for `Client.markets`.
+            Those of a listing, such as ``search="fed"``, ``event_slug``, ``series_slug``, ``tags`` and ``state``; all
+            are as for `Client.markets`.
 
         Raises
         ------
