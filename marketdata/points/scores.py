@@ -87,6 +87,34 @@ def parts(forecasts: Forecasts, loss: Loss) -> Parts:
     return Parts(score, score - best, base - best, base)
 
 
+class Murphy(NamedTuple):
+    """The parts of a mean squared error by bins: reliability - resolution + uncertainty + within_bins.
+
+    ``within_bins`` is the variance of forecasts within their bin, less twice the covariance with the payoffs.
+    """
+
+    reliability: float
+    resolution: float
+    within_bins: float
+
+
+def murphy(forecasts: Forecasts, bins: Ints) -> Murphy:
+    """The parts of the mean squared error of forecasts, given the bin of each."""
+    _, p, paid, points, *_ = forecasts
+    if not len(p):
+        return Murphy(np.nan, np.nan, np.nan)
+    _, which = np.unique(bins, return_inverse=True)
+    count = int(which.max()) + 1
+    weight = group_sums(which, points, count)
+    price, outcome = (group_sums(which, points * values, count) / weight for values in (p, paid))
+    base_rate, apart = forecasts.mean(paid), p - price[which]
+    return Murphy(
+        float(np.average((price - outcome) ** 2, weights=weight)),
+        float(np.average((outcome - base_rate) ** 2, weights=weight)),
+        forecasts.mean(apart**2 - 2 * apart * (paid - outcome[which])),
+    )
+
+
 def bin_summary(forecasts: Forecasts, sampling: Sampling | None) -> list[float]:
     """Points of a bin, their mean price and payoff, with a ``sampling`` the markets and the interval of the payoff.
 

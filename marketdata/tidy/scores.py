@@ -31,7 +31,7 @@ Of = Literal["market", "token", "all"]
 Bins = int | Iterable[float] | Literal["equal counts"]
 FORECAST_KINDS: tuple[Kind, ...] = ("trades", "prices", *TOP_KINDS, "series")
 _IDS: dict[str, Sequence[str]] = {"market": ID_COLUMNS[:1], "token": ID_COLUMNS, "all": ()}
-_EQUAL_COUNTS = 10
+_BINS = _EQUAL_COUNTS = 10
 # Why a row is no forecast, beside being the mirror of another one.
 LEFT_OUT = ("nulls", "after_close", "not_observed")
 
@@ -59,6 +59,9 @@ def brier(
     prices would gain. Discrimination is what that function gains over the base rate. Uncertainty is the score of the
     base rate.
 
+    Murphy's parts go by bins of prices, ten of equal width as of `calibration`. The score is reliability - resolution +
+    uncertainty + within_bins. Prices differ within a bin, so the first three alone do not sum to it.
+
     Parameters
     ----------
     outcomes : frame or mapping
@@ -85,8 +88,8 @@ def brier(
 
         - "market": one row per market, ``market_id points brier left_out``.
         - "token": one row per token, ``market_id token_id token_label outcome points brier``.
-        - "all": one row, ``markets points brier brier_low brier_high miscalibration discrimination uncertainty cluster
-          left_out``.
+        - "all": one row, ``markets points brier brier_low brier_high miscalibration discrimination uncertainty
+          reliability resolution within_bins cluster left_out``.
 
         Then come ``nulls after_close not_observed``. The columns are these.
 
@@ -114,7 +117,9 @@ def brier(
 
     References
     ----------
-    Brier (1950), "Verification of forecasts expressed in terms of probability". Dimitriadis, Gneiting, Jordan (2021),
+    Brier (1950), "Verification of forecasts expressed in terms of probability". Murphy (1973), "A new vector partition
+    of the probability score". Stephenson, Coelho, Jolliffe (2008), "Two extra components in the Brier score
+    decomposition". Dimitriadis, Gneiting, Jordan (2021),
     "Stable reliability diagrams for probabilistic classifiers". Cameron, Gelbach, Miller (2008), "Bootstrap-based
     improvements for inference with clustered errors".
 
@@ -148,7 +153,8 @@ def log_score(
 ) -> F:
     """Mean negative log-likelihood of the outcomes by the prices: mean(-payoff ln p - (1 - payoff) ln(1 - p)).
 
-    Rows, parameters, errors and warnings are as for `brier`, with ``log_score`` in place of ``brier``. It is a natural
+    Rows, parameters, errors and warnings are as for `brier`, with ``log_score`` in place of ``brier``, and without
+    Murphy's parts. It is a natural
     logarithm; prices that are always 0.5 have 0.693. Prices are clipped to ``clip`` and 1 - ``clip`` [above 0, below
     0.5], as 0 for the winner would score infinity. Good (1952), "Rational decisions".
     """
@@ -160,7 +166,7 @@ def log_score(
 def calibration(
     frame: F,
     outcomes: Any,
-    bins: Bins = 10,
+    bins: Bins = _BINS,
     *,
     of: Literal["market", "token"] = "market",
     by: By = None,
@@ -388,6 +394,9 @@ def _overall(part: Native, *, question: _Question, name: str, loss: scores.Loss)
         columns |= ends(f"{name}_", intervals)
         warn_of_intervals(name, sampling, [one for one, some in zip(intervals, each, strict=True) if len(some.p)])
     columns |= dict(zip(scores.Parts._fields[1:], parts[1:], strict=True))
+    if loss is scores.squared_error:
+        by_bins = [scores.murphy(one, _binned(one, _borders(_BINS))[1]) for one in each]
+        columns |= dict(zip(scores.Murphy._fields, np.array(by_bins, float).reshape(-1, 3).T, strict=True))
     if question.sampling is not None:
         columns["cluster"] = [question.keys.clustered] * len(first)
     return rows.table.build(columns | {"left_out": _total(each, "left_out"), **opened.left}, len(first))

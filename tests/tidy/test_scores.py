@@ -104,8 +104,31 @@ def test_scores_equal_a_plain_walk(kind: str, columns: Any) -> None:
         assert close([row[2:3]], [(float(sum(every) / len(every)) if every else None,)])
         assert row[3] is row[4] is None  # fewer than five markets
         assert close([row[5:8]], [parts([(p, o) for _, p, o in resolved(columns, "market")], error)], least=1e-12)
-        assert row[8:] == ("market_id", repeated(columns), nulls(columns, "market"), 0, 0)
-        assert plain(verb(frame, WON, of="all", interval=None)) == [(*row[:3], *row[5:8], *row[9:])]
+        of_bins = 3 if verb is md.brier else 0
+        if of_bins:
+            assert close([row[8:11]], [murphy([(p, o) for _, p, o in resolved(columns, "market")])], least=1e-12)
+        assert row[8 + of_bins :] == ("market_id", repeated(columns), nulls(columns, "market"), 0, 0)
+        without = [(*row[:3], *row[5 : 8 + of_bins], *row[9 + of_bins :])]
+        assert plain(verb(frame, WON, of="all", interval=None)) == without
+
+
+def murphy(forecasts_: list[tuple[Fraction, int]]) -> tuple[float | None, ...]:
+    """Reliability, resolution, and what prices differ within a bin of ten; with the uncertainty they are the score."""
+    if not forecasts_:
+        return (None, None, None)
+    n, base = len(forecasts_), Fraction(sum(y for _, y in forecasts_), len(forecasts_))
+    bins = defaultdict(list)
+    for p, y in forecasts_:
+        bins[min(math.floor(p * 10 + Fraction(1, 10**8)), 9)].append((p, y))
+    reliability = resolution = Fraction(0)
+    for rows in bins.values():
+        price, outcome = (Fraction(sum(values), len(rows)) for values in zip(*rows, strict=True))
+        reliability += len(rows) * (price - outcome) ** 2
+        resolution += len(rows) * (outcome - base) ** 2
+    score = sum(((p - y) ** 2 for p, y in forecasts_), Fraction(0))
+    uncertainty = sum(((base - y) ** 2 for _, y in forecasts_), Fraction(0))
+    within = score - reliability + resolution - uncertainty
+    return float(reliability / n), float(resolution / n), float(within / n)
 
 
 def parts(forecasts_: list[tuple[Fraction, int]], error: Any) -> tuple[float | None, ...]:
