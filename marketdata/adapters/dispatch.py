@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import polars as pl
@@ -19,7 +18,7 @@ from marketdata.adapters.frame import Column, Frame, Native, Passed
 from marketdata.adapters.polars import ArrowFrame, PolarsFrame, table_of
 from marketdata.adapters.widths import carried_width, with_width
 from marketdata.errors import NotTidyError
-from marketdata.points.columns import Ints
+from marketdata.points.columns import Floats
 from marketdata.points.grids import RowWidth
 from marketdata.points.schema import (
     COLUMNS,
@@ -35,6 +34,7 @@ from marketdata.points.schema import (
     refuse_negative,
     require,
 )
+from marketdata.resolution import BucketWidth
 
 F = TypeVar("F")
 PartitionBy = Literal["row", "snapshot", "token", "market", "all"]
@@ -45,6 +45,45 @@ _KEYS: dict[PartitionBy, Sequence[str]] = {
 }
 
 
+@dataclass(frozen=True)
+class Reduction:
+    """How a lazy frame that is larger than memory is read: parts of its rows, each made shorter."""
+
+    reduce: Callable[[Frame], Native]
+    """Shortens any part of the rows, which does not change the result."""
+    finish: Callable[[Frame], Native | None] | None = None
+    """Called for the reduced rows instead of the function; None says that a row may be in several parts."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A function of frames in memory, the kinds of frames that it takes, and what it needs to see."""
+
+    function: Callable[[Frame], Native]
+    kinds: tuple[Kind, ...]
+    partition_by: PartitionBy
+    keep_extra: bool
+    width: RowWidth | None
+    reduction: Reduction | None
+    carried: BucketWidth | None
+    """The width that the whole frame carries."""
+
+    def opened(self, rows: Native) -> Frame:
+        """Some rows, as the function takes them."""
+        return replace(in_memory(rows, self.kinds), width=self.carried)
+
+    def of_part(self, rows: Native) -> Native:
+        """The result for rows of a part of the frame."""
+        return self.function(self.opened(rows))
+
+    def of_all(self, rows: Native, *, is_whole: bool = False) -> Native:
+        """The result for all rows at once; ``is_whole`` if they are a frame that the user has in memory."""
+        part = replace(self.opened(rows), is_whole=is_whole)
+        if self.width is not None:
+            self.width.check(*part.read("ts"))
+        return self.function(part)
+
+
 def run(
     frame: F,
     function: Callable[[Frame], Native],
@@ -52,76 +91,66 @@ def run(
     *,
     partition_by: PartitionBy = "token",
     keep_extra: bool = False,
-    reduce: Callable[[Frame], Native] | None = None,
-    finish: Callable[[Frame], Native | None] | None = None,
-    on_times: Callable[[Ints], object] | None = None,
     width: RowWidth | None = None,
+    reduction: Reduction | None = None,
 ) -> F:
     """Call a function of a `Frame` for a native frame of any kind, and give its result as that kind; lazy stays lazy.
 
     NotTidyError if the frame is none of ``kinds``; the first that the columns satisfy decides. ConfigError if the
-    function does not support its library. ``partition_by`` says which rows of a Dask frame the function must see at
-    once. Without ``keep_extra`` a lazy frame is cut to the columns of its kind before it is read.
-
-    ``reduce`` shortens any part of the rows without changing the result. So a lazy frame larger than memory streams
-    through it, and ``finish`` is called for the reduced rows instead of the function. If it returns None, because
-    they do not show whether a row is in several parts, the function gets all rows. ``on_times`` sees the times of a
-    frame in memory first, for warnings that all rows decide. A ``width`` is checked on all times, whatever the kind
-    of frame. The result carries the width that the frame carries.
+    function does not support its library. ``partition_by`` says which rows of an engine the function must see at once.
+    Without ``keep_extra`` only the columns of its kind are read from a lazy frame. A ``width`` is checked on all times,
+    whatever the kind of frame. The result carries the width that the frame carries.
     """
-    kinds = tuple(kinds)
+    frame = read(frame)
+    carried = carried_width(frame)
+    step = Step(function, tuple(kinds), partition_by, keep_extra, width, reduction, carried)
     if is_in_memory(frame):
-        opened = in_memory(frame, kinds)
-        for check in (on_times, None if width is None else width.check):
-            if check is not None:
-                check(*opened.read("ts"))
-        return _with_width_of(frame, function(opened))  # type: ignore[no-any-return]
-    refuse_narwhals(frame)
-    names, step = names_of(frame), partial(run, function=function, kinds=kinds)
-    kind = kind_of(names, kinds)
-    columns = names if keep_extra or kind not in COLUMNS else [c for c in names if c in (*COLUMNS[kind], OBSERVED)]
-    if isinstance(frame, pl.LazyFrame):
-        query = frame.select(columns)
-        if width is not None:  # all rows at once, as all times decide
-            out = in_query(query, partial(step, width=width))
-        elif kind == "nested" and partition_by in ("row", "snapshot"):
-            parts = in_query(query, step, streamable=True)
-            out = parts if partition_by == "row" else in_query(parts, _put_in_order)
-        elif reduce is not None:
-            out = _streamed(query, step, partial(run, function=reduce, kinds=kinds), kinds, finish or function)
-        else:
-            out = in_query(query, step)
-        return _with_width_of(frame, out)  # type: ignore[no-any-return]
-    if width is not None:
-        width.check(in_memory(distinct_rows(frame, ["ts"])).read("ts")[0])
-    keys, all_rows = _KEYS.get(partition_by, ()), partition_by == "all"
-    if is_dask(frame):
-        if partition_by == "snapshot" and kind == "nested":
-            return partitions.apply(partitions.apply(frame, step, ()), _put_in_order, ())  # type: ignore[no-any-return]
-        return partitions.apply(frame, step, keys, all_rows=all_rows)  # type: ignore[no-any-return]
-    return engines.apply(engines.selected(frame, columns), step, keys, all_rows=all_rows)  # type: ignore[no-any-return]
+        result = step.of_all(frame, is_whole=True)
+    elif isinstance(frame, pl.LazyFrame):
+        result = run_streamed(frame, step)
+    else:
+        result = run_in_engine(frame, step)
+    return result if carried is None else with_width(result, carried)  # type: ignore[no-any-return]
 
 
-def _streamed(
-    query: pl.LazyFrame,
-    whole: Callable[[pl.DataFrame], pl.DataFrame],
-    reduce: Callable[[pl.DataFrame], pl.DataFrame],
-    kinds: Sequence[Kind],
-    finish: Callable[[Frame], Native | None],
-) -> pl.LazyFrame:
-    """A query that reduces parts as they stream, then finishes them; without ``finish`` the function gets all rows."""
+def run_streamed(frame: pl.LazyFrame, step: Step) -> pl.LazyFrame:
+    """The function as a step of a polars query: part after part where parts are enough, else of all rows at once."""
+    kind, names = _read_from(frame, step)
+    query = frame.select(names)
+    if kind == "nested" and step.width is None and step.partition_by in ("row", "snapshot"):
+        parts = in_query(query, step.of_part, streamable=True)
+        return parts if step.partition_by == "row" else in_query(parts, _put_in_order)
+    if step.reduction is None:
+        return in_query(query, step.of_all)
+    finish = step.reduction.finish or step.function
 
     def finished(parts: pl.DataFrame) -> pl.DataFrame:
-        result = finish(in_memory(parts, kinds))
-        return whole(query.collect()) if result is None else result
+        result = finish(step.opened(parts))
+        return step.of_all(query.collect()) if result is None else result  # type: ignore[no-any-return]
 
-    return in_query(in_query(query, reduce, streamable=True), finished)
+    return in_query(in_query(query, replace(step, function=step.reduction.reduce).of_part, streamable=True), finished)
 
 
-def _with_width_of(frame: Native, result: Native) -> Native:
-    """The result, which carries the width of the frame that it was made from."""
-    carried = carried_width(frame)
-    return result if carried is None else with_width(result, carried)
+def run_in_engine(frame: Native, step: Step) -> Native:
+    """The function of the partitions of a Dask frame, or of Arrow tables of whole tokens of Spark and DuckDB."""
+    kind, names = _read_from(frame, step)
+    if step.width is not None:
+        step.width.check(in_memory(distinct_rows(frame, ["ts"])).read("ts")[0])
+    keys, all_rows = _KEYS.get(step.partition_by, ()), step.partition_by == "all"
+    if not is_dask(frame):
+        return engines.apply(engines.selected(frame, names), step.of_part, keys, all_rows=all_rows)
+    if step.partition_by == "snapshot" and kind == "nested":
+        return partitions.apply(partitions.apply(frame, step.of_part, ()), _put_in_order, ())
+    return partitions.apply(frame, step.of_part, keys, all_rows=all_rows)
+
+
+def _read_from(frame: Native, step: Step) -> tuple[Kind, list[str]]:
+    """The kind of a lazy frame or one of an engine, and the columns that the function needs of it."""
+    names = names_of(frame)
+    kind = kind_of(names, step.kinds)
+    if step.keep_extra or kind not in COLUMNS:
+        return kind, names
+    return kind, [c for c in names if c in (*COLUMNS[kind], OBSERVED)]
 
 
 def at_once(frame: F, function: Callable[[Native], Native]) -> F:
@@ -129,14 +158,11 @@ def at_once(frame: F, function: Callable[[Native], Native]) -> F:
     return (partitions if is_dask(frame) else engines).apply(frame, function, (), all_rows=True)  # type: ignore[no-any-return]
 
 
-def _put_in_order(frame: F) -> F:
-    """A frame with one row per token and time in tidy order; equal rows are deduplicated."""
-
-    def ordered(part: Frame) -> Native:
-        in_order, _ = frames.sorted_series(part, same=[c for c in part.names if c not in ("ts", *ID_COLUMNS)])
-        return frames.rows_to_frame(in_order, None)
-
-    return run(frame, ordered, ["series"], keep_extra=True)
+def _put_in_order(rows: Native) -> Native:
+    """Rows with one per token and time, in tidy order; equal rows are deduplicated."""
+    frame = in_memory(rows, ["series"])
+    in_order, _ = frames.sorted_series(frame, same=[c for c in frame.names if c not in ("ts", *ID_COLUMNS)])
+    return frames.rows_to_frame(in_order, None)
 
 
 def in_query(
@@ -180,22 +206,31 @@ def refuse_no_prices(frame: Frame) -> None:
     """NotTidyError if a price of a tidy frame is no probability, or a number of shares is below 0."""
     if frame.kind == "metrics":
         return
-    present = frame.names if frame.kind == "nested" else [name for name in frame.names if name not in LISTS]
-    # A series may have a column of this name which is none.
-    sizes = () if frame.kind == "series" else SIZES
-    for names, refuse in ((PRICES, refuse_cents), (sizes, refuse_negative)):
-        for name in (name for name in names if name in present):
-            if frame.kind != "series" or frame.is_number(name):
-                lists = frame.lists(name).explode(empty_as_null=False) if name in LISTS else None
-                refuse(**{name: frame.numbers(name) if lists is None else lists.to_numpy()})
+    # A series may have a column of sizes of another meaning.
+    prices, sizes = (_numbers(frame, names) for names in (PRICES, () if frame.kind == "series" else SIZES))
+    refuse_cents(**prices)
+    refuse_negative(**sizes)
+
+
+def _numbers(frame: Frame, wanted: Iterable[str]) -> dict[str, Floats]:
+    """The columns of a tidy frame with these names, those of lists as one array of all levels."""
+    out = {}
+    for name in wanted:
+        if name not in frame.names or (name in LISTS and frame.kind != "nested"):
+            continue
+        if name in LISTS:
+            out[name] = frame.lists(name).explode(empty_as_null=False).to_numpy()
+        elif frame.kind != "series" or frame.is_number(name):
+            out[name] = frame.numbers(name)
+    return out
 
 
 def unchecked(native: Native, kinds: Iterable[Kind] | None = None) -> Frame:
     """`in_memory` whatever the prices are, to find those that are none."""
     native = collected(native)
     frame = _library_of(native).of(native)
-    check_names(frame.names)
     if kinds is None:
+        check_names(frame.names)
         return frame
     with missing_in_index_named(frame):
         return replace(frame, kind=kind_of(frame.names, kinds))

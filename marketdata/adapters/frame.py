@@ -15,6 +15,7 @@ from marketdata.adapters import normalization
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Columns, Floats, Ints
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, LISTS, OBSERVED, Kind
+from marketdata.resolution import BucketWidth
 from marketdata.times import to_text
 
 Native = Any
@@ -67,6 +68,10 @@ class Frame:
     """Whether labels tell tokens apart, as ids are missing."""
     has_mixed_labels: bool = False
     """Whether the rows of a token have several labels."""
+    width: BucketWidth | None = None
+    """The bucket width that the frame of the user carries."""
+    is_whole: bool = False
+    """Whether these are all rows of a frame in memory, which a warning or an error about their times needs."""
     _arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     """Columns that were read from these rows, so that none is converted twice."""
     _origin: tuple[Mapping[str, NDArray[Any]], Ints] | None = None

@@ -67,26 +67,12 @@ def width_of(
     otherwise: str = "",
 ) -> RowWidth:
     """The bucket width of a frame: what the argument says, else what the frame carries, else a ConfigError."""
-    carried = carried_width(frame)
-    if width is not None:
-        return RowWidth(BucketWidth.of(width, argument), argument, what, carried, otherwise=otherwise)
-    if carried is None:
-        raise ConfigError(
-            f"is missing: it says how wide the buckets of {what} are, and so when a row is known. Frames of a client, "
-            "an archive and md.resample carry their width, but not through the functions of polars, and not in an "
-            "engine.",
-            argument=argument,
-            hint=(
-                f"Give {argument}='1m' for rows of minutes. Rows that are no buckets, such as polls, have the time at "
-                "which they were known as available_at instead of ts."
-            ),
-        )
-    return RowWidth(carried, argument, what, carried, is_carried=True, otherwise=otherwise)
+    return RowWidth.of(width, carried_width(frame), argument, what, otherwise)
 
 
 def optional_width(frame: Native, width: Width | None) -> RowWidth | None:
     """`width_of` for a function that needs no width: None if neither argument nor frame says it."""
-    return None if width is None and carried_width(frame) is None else width_of(frame, width)
+    return RowWidth.optional(width, carried_width(frame))
 
 
 def width_beside(frame: Native, width: Width | None, argument: str, what: str, books: RowWidth) -> RowWidth:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -47,6 +47,36 @@ class RowWidth:
     carried: BucketWidth | None = None
     is_carried: bool = False
     otherwise: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        width: Width | BucketWidth | None,
+        carried: BucketWidth | None,
+        argument: str = "width",
+        what: str = "the frame",
+        otherwise: str = "",
+    ) -> Self:
+        """What the argument says, else what the frame carries, else a ConfigError."""
+        if width is not None:
+            return cls(BucketWidth.of(width, argument), argument, what, carried, otherwise=otherwise)
+        if carried is None:
+            raise ConfigError(
+                f"is missing: it says how wide the buckets of {what} are, and so when a row is known. Frames of a "
+                "client, an archive and md.resample carry their width, but not through the functions of polars, and "
+                "not in an engine.",
+                argument=argument,
+                hint=(
+                    f"Give {argument}='1m' for rows of minutes. Rows that are no buckets, such as polls, have the time "
+                    "at which they were known as available_at instead of ts."
+                ),
+            )
+        return cls(carried, argument, what, carried, is_carried=True, otherwise=otherwise)
+
+    @classmethod
+    def optional(cls, width: Width | None, carried: BucketWidth | None) -> Self | None:
+        """The same where no width is needed: None if neither says it."""
+        return None if width is None and carried is None else cls.of(width, carried)
 
     @property
     def micros(self) -> int:

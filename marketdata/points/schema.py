@@ -140,11 +140,11 @@ def kind_of(
     Nested books are also books (as level rows, unless nested is wanted) and, with one row per token and time, a series.
     """
     present, wanted = list(columns), tuple(wanted)
+    check_names(present)
     if wanted == ("trades",):  # the side of a trade is no side of a book
         if "level" in present:
             raise _levels_refused(wanted)
         return "trades"
-    check_names(present)
     names = set(present)
     if "trades" in wanted:
         if is_prints(names) and names >= {"ts", "token_id"}:

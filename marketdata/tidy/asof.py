@@ -271,6 +271,8 @@ def gaps(frame: F, width: Width | None = None) -> F:
 
     def missing(part: Frame) -> Native:
         part, rows = frames.sorted_rows(part)
+        if part.is_whole:
+            buckets.check_coarser(rows.ts)
         ts = buckets.width.floor(rows.ts)
         step = np.diff(ts, prepend=ts[:1])
         step[rows.starts] = 0
@@ -282,4 +284,4 @@ def gaps(frame: F, width: Width | None = None) -> F:
         }
         return frames.to_frame(part, rows.take(at), values, [*part.ids, *values])
 
-    return run(frame, missing, ["books", "series"], on_times=buckets.check_coarser)
+    return run(frame, missing, ["books", "series"])

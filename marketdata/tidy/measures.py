@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import F, run
+from marketdata.adapters.dispatch import F, Reduction, run
 from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice
@@ -147,9 +147,9 @@ def sorted_top(frame: Frame) -> tuple[Frame, Series]:
 def _evaluated(frame: F, chosen: Sequence[_Chosen]) -> F:
     """One row per (token, ts): ts, ids and the columns of the measures."""
     all_levels = any(one.measure.needs == "levels" for one in chosen)
-    kinds, reduce = (TOP_KINDS[:2], None) if all_levels else (TOP_KINDS, _best_rows)
+    kinds, reduction = (TOP_KINDS[:2], None) if all_levels else (TOP_KINDS, Reduction(_best_rows))
     rule = partial(_rows, chosen=chosen, all_levels=all_levels)
-    return run(frame, rule, kinds, partition_by="snapshot", reduce=reduce)
+    return run(frame, rule, kinds, partition_by="snapshot", reduction=reduction)
 
 
 def _rows(frame: Frame, chosen: Sequence[_Chosen], *, all_levels: bool) -> Native:

@@ -6,28 +6,16 @@ Means compose, as each has the count of its base points beside it, in ``<value>_
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import (
-    F,
-    in_memory,
-    is_in_memory,
-    is_lazy,
-    kind_name,
-    missing_in_index_named,
-    names_of,
-    read,
-    run,
-)
+from marketdata.adapters.dispatch import F, Reduction, in_memory, is_in_memory, is_lazy, kind_name, run
 from marketdata.adapters.frame import Column, Frame, Native
-from marketdata.adapters.widths import optional_width, with_width
+from marketdata.adapters.widths import with_width
 from marketdata.errors import ConfigError, LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
 from marketdata.points import resample as rules
 from marketdata.points.arguments import choice
@@ -43,7 +31,6 @@ from marketdata.points.schema import (
     QUOTES,
     Kind,
     is_count,
-    kind_of,
     value_columns,
 )
 from marketdata.resolution import BASES, BucketWidth, Width
@@ -95,46 +82,14 @@ def resample(frame: F, resolution: Width, width: Width | None = None, *, how: Ho
     >>> md.resample(prices, "1h").select("price", "price_count").rows()
     [(0.405, 2), (0.595, 2)]
     """
-    frame = read(frame)
     choice("how", how, (None, "mean", "last"))
-    with missing_in_index_named(frame):
-        kind = kind_of(names_of(frame), RESAMPLED_KINDS)
-    if how and (kind == "trades" or (how == "mean" and kind not in _AVERAGED_KINDS)):
-        allowed = "none, as trades become bars" if kind == "trades" else "'last', as a book is no mean of others"
-        raise ConfigError(f"is refused for {kind}; allowed is {allowed}.", argument="how", value=how)
-    if kind == "trades":
-        return _bars(frame, resolution, fill, width)
-    grid = widths(resolution, optional_width(frame, width), fill=fill is not None)
-
-    def resampled(part: Frame) -> Native:
-        out = _means(part, grid, how) if _is_averaged(part, how) else _last(part, grid)
-        return out if fill is None else _filled(in_memory(out, [part.kind]), grid.target, fill)
-
-    reduce, finish = None, None
     if fill is not None:
         _check_fill(frame, fill)
-    else:
-        reduce, finish = partial(_reduced, width=grid.target, how=how), partial(_of_parts, function=resampled, how=how)
-    out = run(frame, resampled, RESAMPLED_KINDS, keep_extra=True, reduce=reduce, finish=finish, on_times=grid.on_times)
-    return with_width(out, grid.target)  # type: ignore[no-any-return]
-
-
-def _bars(frame: F, resolution: Width, fill: Fill, width: Width | None) -> F:
-    """Bars of trades, which have times of their own."""
-    if width is not None:
-        raise ConfigError("is refused: trades have their own times, in no buckets.", argument="width", value=width)
-    target = BucketWidth.of(resolution)
-    if fill is not None:
-        _check_fill(frame, fill)
-
-    def of_part(part: Frame) -> Native:
-        made = bars(prints_of(part), target)
-        if fill is not None:
-            made = filled_bars(made, target, forward=fill == "forward")
-        ids = [name for name in ("market_id", "token_id", "token_label") if name in part.names]
-        return frames.to_frame(part, made, made.values, ["ts", *ids, *made.values])
-
-    return with_width(run(frame, of_part, ("trades",), keep_extra=True), target)  # type: ignore[no-any-return]
+    asked = _Asked(resolution, width, how, fill)
+    # A bucket that is filled in may need rows of any part.
+    reduction = Reduction(asked.reduced, asked.of_reduced) if fill is None else None
+    out = run(frame, asked.resampled, RESAMPLED_KINDS, keep_extra=True, reduction=reduction)
+    return with_width(out, BucketWidth.of(resolution))  # type: ignore[no-any-return]
 
 
 def align(
@@ -171,24 +126,96 @@ def align(
     [(0.4, True), (None, False), (0.43, True)]
     """
     _check_fill(frame, fill)
-    frame = read(frame)
-    grid = widths(resolution, optional_width(frame, width), fill=fill is not None)
     first = None if start is None else to_micros(start, "start")
     last = None if end is None else to_micros(end, "end")
     if start is not None and end is not None:
         first, last = to_range(start, end)
-    aligned = partial(_aligned, width=grid.target, start=first, end=last, fill=fill, later=grid.later)
-    out = run(frame, aligned, ["series"], partition_by="all", keep_extra=True, on_times=grid.on_times)
-    return with_width(out, grid.target)  # type: ignore[no-any-return]
+
+    def aligned(part: Frame) -> Native:
+        grid = widths(resolution, RowWidth.optional(width, part.width), fill=fill is not None)
+        return _aligned(part, grid, first, last, fill)
+
+    out = run(frame, aligned, ["series"], partition_by="all", keep_extra=True)
+    return with_width(out, BucketWidth.of(resolution))  # type: ignore[no-any-return]
 
 
-def _is_averaged(frame: Frame, how: How) -> bool:
-    return frame.kind in _AVERAGED_KINDS and how != "last"
+class _Asked(NamedTuple):
+    """The arguments of `resample`, and its steps for a frame of any kind."""
+
+    resolution: Width
+    width: Width | None
+    how: How
+    fill: Fill
+
+    def resampled(self, frame: Frame) -> Native:
+        """The rows of each bucket, and with ``fill`` of buckets without one."""
+        if frame.kind == "trades":
+            return self._bars(frame)
+        grid = self._grid(frame)
+        out = _means(frame, grid, self.how) if self._is_averaged(frame) else _last(frame, grid)
+        return out if self.fill is None else _filled(in_memory(out, [frame.kind]), grid.target, self.fill)
+
+    def reduced(self, frame: Frame) -> Native:
+        """Fewer rows with the same result: the last rows of books, or means with counts and times."""
+        if frame.kind == "trades":
+            return frame.native
+        width = self._grid(frame).target
+        if not self._is_averaged(frame):
+            frame, rows = frames.sorted_rows(frame)
+            last = rules.last_of(rows, width)
+            # The label of a token may be in a row that is left out.
+            labels = frames.entry_columns(rows.take(last), [c for c in frame.ids if c == "token_label"])
+            return frames.rows_to_frame(frame, last, labels)
+        frame, series, values = _averaged(frame)
+        edges = rules.buckets(series, width)
+        means = replace(rules.means_of(series, values, width), ts=series.ts[edges[:-1]])
+        return frames.to_frame(frame, means, {**means.values, _LAST_TS_COLUMN: frames.times(series.ts[edges[1:] - 1])})
+
+    def of_reduced(self, frame: Frame) -> Native | None:
+        """`resampled` of `reduced` rows, which weighs means by counts; None if a row may be in two parts."""
+        if self._is_averaged(frame):
+            frame, rows = frames.sorted_rows(frame)
+            last = frame.times(_LAST_TS_COLUMN)
+            overlaps = rows.ts[1:] <= last[:-1]
+            overlaps[rows.bounds[1:-1] - 1] = False
+            if overlaps.any():
+                return None
+            frame = frame.without(_LAST_TS_COLUMN)
+        return self.resampled(frame)
+
+    def _is_averaged(self, frame: Frame) -> bool:
+        return frame.kind in _AVERAGED_KINDS and self.how != "last"
+
+    def _grid(self, frame: Frame) -> Widths:
+        """The widths of rows that are buckets; ConfigError for an aggregation that their kind does not have."""
+        if self.how == "mean" and frame.kind not in _AVERAGED_KINDS:
+            raise _refused(self.how, frame.kind, "'last', as a book is no mean of others")
+        return widths(self.resolution, RowWidth.optional(self.width, frame.width), fill=self.fill is not None)
+
+    def _bars(self, frame: Frame) -> Native:
+        """Bars of trades, which have times of their own."""
+        if self.how:
+            raise _refused(self.how, frame.kind, "none, as trades become bars")
+        if self.width is not None:
+            problem = "is refused: trades have their own times, in no buckets."
+            raise ConfigError(problem, argument="width", value=self.width)
+        target = BucketWidth.of(self.resolution)
+        made = bars(prints_of(frame), target)
+        if self.fill is not None:
+            made = filled_bars(made, target, forward=self.fill == "forward")
+        ids = [name for name in ("market_id", "token_id", "token_label") if name in frame.names]
+        return frames.to_frame(frame, made, made.values, ["ts", *ids, *made.values])
 
 
-def _means(frame: Frame, grid: Widths, how: How = None) -> Native:
+def _refused(how: How, kind: Kind, allowed: str) -> ConfigError:
+    return ConfigError(f"is refused for {kind}; allowed is {allowed}.", argument="how", value=how)
+
+
+def _means(frame: Frame, grid: Widths, how: How) -> Native:
     """The mean of each token and bucket, with the number of base points behind it."""
     frame, series, values = _averaged(frame)
+    if frame.is_whole:
+        grid.on_times(series.ts)
     series = replace(series, ts=series.ts + grid.later) if grid.later else series
     means = rules.means_of(series, values, grid.target)
     if how is None and len(series.values) == len(values) and len(means) < len(series):
@@ -196,36 +223,11 @@ def _means(frame: Frame, grid: Widths, how: How = None) -> Native:
     return frames.to_frame(frame, means, means.values)
 
 
-def _reduced(frame: Frame, width: BucketWidth, how: How = None) -> Native:
-    """Fewer rows with the same result: the last rows of books, or means with counts and times."""
-    if not _is_averaged(frame, how):
-        frame, rows = frames.sorted_rows(frame)
-        last = rules.last_of(rows, width)
-        # The label of a token may be in a row that is left out.
-        labels = frames.entry_columns(rows.take(last), [c for c in frame.ids if c == "token_label"])
-        return frames.rows_to_frame(frame, last, labels)
-    frame, series, values = _averaged(frame)
-    edges = rules.buckets(series, width)
-    means = replace(rules.means_of(series, values, width), ts=series.ts[edges[:-1]])
-    return frames.to_frame(frame, means, {**means.values, _LAST_TS_COLUMN: frames.times(series.ts[edges[1:] - 1])})
-
-
-def _of_parts(frame: Frame, function: Callable[[Frame], Native], how: How = None) -> Native | None:
-    """The function for the rows of `_reduced`, which weighs means by counts; None if a row may be in two parts."""
-    if _is_averaged(frame, how):
-        frame, rows = frames.sorted_rows(frame)
-        last = frame.times(_LAST_TS_COLUMN)
-        overlaps = rows.ts[1:] <= last[:-1]
-        overlaps[rows.bounds[1:-1] - 1] = False
-        if overlaps.any():
-            return None
-        frame = frame.without(_LAST_TS_COLUMN)
-    return function(frame)
-
-
 def _last(frame: Frame, grid: Widths) -> Native:
     """Rule 2: the rows with the greatest ``ts`` of each token and bucket, checked, with their further columns."""
     frame, rows = frames.sorted_rows(frame)
+    if frame.is_whole:
+        grid.on_times(rows.ts)
     width, later = grid.target, grid.later
     last_rows = frame.take(rules.last_of(replace(rows, ts=rows.ts + later) if later else rows, width))
     # The label of a token may be in a row that is left out.
@@ -302,16 +304,18 @@ def _filled(frame: Frame, width: BucketWidth, fill: Fill) -> Native:
     return _on_grid(frame, columns, grid, fill)
 
 
-def _aligned(frame: Frame, width: BucketWidth, start: int | None, end: int | None, fill: Fill, later: int) -> Native:
+def _aligned(frame: Frame, grid: Widths, start: int | None, end: int | None, fill: Fill) -> Native:
     frame.check_numbers()
     frame, columns = frames.sorted_series(frame, same=[c for c in frame.names if c not in ("ts", *ID_COLUMNS)])
-    ts = columns.ts + later
+    if frame.is_whole:
+        grid.on_times(columns.ts)
+    width, ts = grid.target, columns.ts + grid.later
     RowWidth(width, "resolution").check_starts(ts)
     first, last = (int(ts.min()), int(ts.max())) if len(ts) else (0, -1)
     start, end = first if start is None else start, last + 1 if end is None else end
     begin = width.floor(start + width.micros - 1)
-    grid = np.arange(begin, max(begin, end), width.micros, dtype=np.int64)
-    return _on_grid(frame, replace(columns, ts=ts), grid, fill)
+    starts = np.arange(begin, max(begin, end), width.micros, dtype=np.int64)
+    return _on_grid(frame, replace(columns, ts=ts), starts, fill)
 
 
 def _on_grid(frame: Frame, columns: Columns, grid: Ints, fill: Fill) -> Native:

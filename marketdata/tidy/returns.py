@@ -7,15 +7,15 @@ from typing import get_args
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, read, run
 from marketdata.adapters.frame import Frame, Native
-from marketdata.adapters.widths import optional_width, width_of, with_width
+from marketdata.adapters.widths import width_of, with_width
 from marketdata.errors import ConfigError
 from marketdata.points import returns as rules
 from marketdata.points.arguments import text
 from marketdata.points.columns import Series
-from marketdata.points.grids import widths
+from marketdata.points.grids import RowWidth, widths
 from marketdata.points.returns import How
 from marketdata.points.schema import Kind, kind_of, value_columns
-from marketdata.resolution import Width
+from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.measures import sorted_top
 
 PRICED_KINDS: tuple[Kind, ...] = ("nested", "books", "series")
@@ -69,15 +69,16 @@ def ohlc(frame: F, resolution: Width, value: str | None = None, width: Width | N
     >>> bars.select("open", "high", "low", "close", "points").row(0)
     (0.4, 0.43, 0.4, 0.43, 3)
     """
-    frame = read(frame)
-    grid = widths(resolution, optional_width(frame, width))
 
     def bars(part: Frame) -> Native:
+        grid = widths(resolution, RowWidth.optional(width, part.width))
         part, series, chosen = value_of(part, value)
+        if part.is_whole:
+            grid.on_times(series.ts)
         bars_of_part = rules.ohlc(series, chosen, grid.target)
         return frames.to_frame(part, bars_of_part, bars_of_part.values)
 
-    return with_width(run(frame, bars, PRICED_KINDS, keep_extra=True, on_times=grid.on_times), grid.target)  # type: ignore[no-any-return]
+    return with_width(run(frame, bars, PRICED_KINDS, keep_extra=True), BucketWidth.of(resolution))  # type: ignore[no-any-return]
 
 
 def returns(frame: F, value: str | None = None, width: Width | None = None, *, how: How = "simple") -> F:

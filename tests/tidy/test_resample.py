@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from functools import partial
 
 import numpy as np
 import polars as pl
@@ -13,14 +12,14 @@ from reference.rows import book, prices
 
 import marketdata as md
 from marketdata.adapters.dispatch import in_memory, run
-from marketdata.points.grids import widths
-from marketdata.resolution import BucketWidth
-from marketdata.tidy.resample import _means, _of_parts, _reduced
+from marketdata.tidy.resample import _Asked
+
+ASKED = _Asked("1h", None, None, None)
 
 
 def reduced(frame: pl.DataFrame) -> pl.DataFrame:
     """A part of the rows of a query that is larger than memory."""
-    return run(frame, partial(_reduced, width=BucketWidth.of("1h")), ["prices"])
+    return run(frame, ASKED.reduced, ["prices"])
 
 
 @pytest.mark.parametrize(("starts", "overlap"), [((20, 40), False), ((19, 40), True), ((20, 39), True)])
@@ -29,11 +28,10 @@ def test_parts_that_share_a_row_are_not_averaged(starts: tuple[int, int], overla
     whole = prices([7.0 * n for n in range(60)])
     ends = (20, 40, 60)
     parts = pl.concat([reduced(whole[a:b]) for a, b in zip((0, *starts), ends, strict=True)])
-    finish = partial(_of_parts, function=partial(_means, grid=widths("1h", None)))
     if overlap:
-        assert finish(in_memory(parts, ["prices"])) is None
+        assert ASKED.of_reduced(in_memory(parts, ["prices"])) is None
     else:
-        assert_frame_equal(run(parts, finish, ["prices"]), md.resample(whole, "1h"), check_exact=False)
+        assert_frame_equal(run(parts, ASKED.of_reduced, ["prices"]), md.resample(whole, "1h"), check_exact=False)
 
 
 @pytest.mark.parametrize("kind", ["polars", "duckdb"])
