@@ -15,8 +15,9 @@ from marketdata.display import BUCKETS, progress_bar
 from marketdata.errors import ConfigError, EmptyRangeWarning, MarketDataError, NotFoundError, ServiceOddityWarning, warn
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.markets import Markets
+from marketdata.fetch.order import SourceOrder
 from marketdata.fetch.pages import Fetched
-from marketdata.fetch.scheduler import Order, Scheduler
+from marketdata.fetch.scheduler import Scheduler
 from marketdata.fetch.source import Source
 from marketdata.fetch.windows import Group, MarketInfo, Window
 from marketdata.points.arguments import choice, whole
@@ -93,7 +94,7 @@ class History:
 
     def __init__(self, source: Source, *, strict: bool, progress: bool | None) -> None:
         self.markets = Markets(source)
-        self._source, self._order = source, Order()
+        self._source, self._order = source, SourceOrder()
         self.strict = strict
         self.progress = progress
         self.last_report: Report | None = None

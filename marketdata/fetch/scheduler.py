@@ -10,12 +10,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
 from marketdata.errors import ContractError, MarketDataError, NetworkError, NotFoundError
 from marketdata.fetch.checkpoint import Report, Resume
 from marketdata.fetch.markets import Markets
+from marketdata.fetch.order import SourceOrder
 from marketdata.fetch.pages import Fetched, Received, fetch
 from marketdata.fetch.source import Source
 from marketdata.fetch.threads import start_thread, worker_count
@@ -25,24 +25,6 @@ from marketdata.fetch.windows import WORTH_DIVIDING, MarketInfo, Window
 MAX_PAGES = 16
 # So many markets that fail, and none that does not: the error is about all of them.
 _SUSPICIOUS = 10
-
-
-@dataclass
-class Order:
-    """Whether pages of a source are in order of time, as far as its fetches have seen."""
-
-    is_kept: bool = True
-    is_proven: bool = False
-
-    @property
-    def is_known(self) -> bool:
-        """Whether one page proves that all points before its end have arrived."""
-        return self.is_kept and self.is_proven
-
-    def see(self, received: Received) -> None:
-        """Take in the pages of a window."""
-        self.is_kept &= received.is_ordered
-        self.is_proven |= received.follow_each_other
 
 
 class Part:
@@ -60,7 +42,7 @@ class Part:
         received, self.received = self.received, None
         if received is None:
             return
-        received.is_trusted |= is_trusted
+        received.order.is_trusted |= is_trusted
         if (end := received.proven) > received.window.rng.start:
             with suppress(ContractError):  # a resume requests again what does not fit together
                 self.fetched.append(received.fetched(end))
@@ -145,7 +127,7 @@ class Scheduler:
         strict: bool = False,
         in_order: bool = False,
         buffer: int | None = None,
-        order: Order | None = None,
+        order: SourceOrder | None = None,
     ) -> None:
         self._source, self._windows, self._markets = source, windows, markets
         self._strict, self._in_order, self._buffer = strict, in_order, buffer
@@ -157,7 +139,7 @@ class Scheduler:
         self._missing: dict[Stream, MarketDataError] = {}
         self._ready: deque[Fetched] = deque()
         self._active = 0
-        self._order = order or Order()
+        self._order = order or SourceOrder()
         self.progress: Callable[[int], object] = lambda _: None
         self._arrived = 0  # buckets that ``progress`` was not told of
         self._error: BaseException | None = None
@@ -334,28 +316,33 @@ class Scheduler:
 
     def _note_page(self, stream: Stream, part: Part, received: Received) -> bool:
         """Take in a page; whether all of the part has arrived. After the first page of a range others take the rest."""
-        page, width, at = received.pages[-1], stream.window.resolution.micros, received.reached
-        is_opening = part is stream.opening and part.window.rng == received.window.rng and len(received.pages) == 1
-        begin = int(page.columns.ts.min(initial=received.last)) if is_opening else received.before + 1
-        end = received.last + width if page.next_cursor else received.window.rng.end
+        pages, order, at = received.content.pages, received.order, received.reached
+        is_first = part is stream.opening and part.window.rng == received.window.rng and len(pages) == 1
         with self._change:
-            self._order.see(received)
-            received.is_trusted = self._order.is_known
+            self._order.see(order)
+            order.is_trusted = self._order.is_known
             part.received = received.copy()
             if self._order.is_kept:
                 self._reach(stream, part, at)
-            stream.learn(len(page.columns), max(1, (end - begin) // width), is_full=bool(page.next_cursor))
-        may_divide = bool(page.next_cursor) and self._order.is_kept and received.is_side_by_side
-        is_opening &= may_divide and at > part.window.rng.start
-        if is_opening and stream.info is None and stream.pages_from(at) > 20:
+            self._learn(stream, received, is_first=is_first)
+        may_divide = bool(pages[-1].next_cursor) and self._order.is_kept and order.is_side_by_side
+        may_divide &= is_first and at > part.window.rng.start
+        if may_divide and stream.info is None and stream.pages_from(at) > 20:
             stream.info = self._markets.look_up(stream.window.id)
         with self._change:
-            if is_opening and (total := stream.pages_from(at)) > WORTH_DIVIDING:
+            if may_divide and (total := stream.pages_from(at)) > WORTH_DIVIDING:
                 stream.total = total
                 stream.frontier = at
                 part.window = received.window = part.window.within(part.window.rng.start, stream.hand_out(self._share))
             self._start()
         return received.proven == received.window.rng.end
+
+    def _learn(self, stream: Stream, received: Received, *, is_first: bool) -> None:
+        """Learn from the newest page how dense points are: it reaches from the one before it to its last point."""
+        page, order, width = received.content.pages[-1], received.order, stream.window.resolution.micros
+        begin = int(page.columns.ts.min(initial=order.last)) if is_first else order.before + 1
+        end = order.last + width if page.next_cursor else received.window.rng.end
+        stream.learn(len(page.columns), max(1, (end - begin) // width), is_full=bool(page.next_cursor))
 
     def _missing_markets_error(self) -> MarketDataError:
         """The error about the markets that do not exist or cannot be read, once the others have arrived."""
