@@ -34,7 +34,7 @@ from marketdata.recordings import open_files, wanted
 from marketdata.recordings.catalogue import open_set
 from marketdata.recordings.files import ReadOptions, files_of, refuse_one_token
 from marketdata.recordings.format import kept_fields
-from marketdata.recordings.roles import renamed_columns
+from marketdata.recordings.roles import given_sides, renamed_columns
 from marketdata.resolution import UNITS, BucketWidth
 from marketdata.stream.raw import RawFiles
 from marketdata.tidy.frames import frame_kind
@@ -210,6 +210,7 @@ class Archive(Generic[Frame]):
         clock: str = "timestamp",
         token_id: str | None = None,
         time_format: str | None = None,
+        sides: Mapping[str, str | None] | None = None,
         keep: Sequence[str] = (),
         max_gap: Duration = "5m",
         max_age: Duration = "1h",
@@ -257,6 +258,8 @@ class Archive(Generic[Frame]):
             The token of rows and messages that name none, for one file. ``"{name}"`` is the name of each file.
         time_format : str, optional
             Form of dates that are no ISO 8601, as of ``datetime.strptime``: ``"%m/%d/%Y"`` for 10/31/2026.
+        sides : dict, optional
+            What words of the files for a side mean, such as ``{"1": "buy", "-1": "sell"}``; others are none.
         keep : list of str
             Fields of snapshots to store: "hash", "last_trade_price", "tick_size".
         max_gap : str or timedelta
@@ -291,7 +294,9 @@ class Archive(Generic[Frame]):
         >>> archive.add_files(path)[["kind", "rows", "stored"]].to_numpy().tolist()
         [['markets', 1, 1]]
         """
-        options = ReadOptions(clock, kept_fields(keep), format, renamed_columns(columns), token_id, time_format)
+        options = ReadOptions(
+            clock, kept_fields(keep), format, renamed_columns(columns), token_id, time_format, given_sides(sides)
+        )
         gap, age = (to_duration(v, n, least="1s") for n, v in (("max_gap", max_gap), ("max_age", max_age)))
         share = number("max_disagreement", max_disagreement, least=0.0)
         bounds = [None if at is None else to_micros(at, name) for name, at in (("start", start), ("end", end))]

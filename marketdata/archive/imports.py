@@ -100,6 +100,7 @@ class Import:
                 dict(options.columns),
                 options.token_id,
                 options.time_format,
+                options.sides,
                 *self.selection,
             ]
         )
@@ -331,7 +332,11 @@ class ImportedFile:
                     self._check_tokens(kind, rows)
         self._stored = self._rows - self._left_out.total()
         if self._rows and not self._stored and self._left_out.keys() != {NOT_WANTED}:
-            raise _naming(self._file, ConfigError(f"stores none of its {self._rows:,} rows: {self._reasons()}."))
+            raise _naming(self._file, ConfigError(f"stores none of its {self._rows:,} rows: {self._why()}."))
+
+    def _why(self) -> str:
+        """Why rows were left out, with the first one that cannot be read."""
+        return "; ".join([self._reasons(), *(note for note in self._notes if note.startswith("row "))][:2])
 
     def add_trades(self) -> None:
         """Add prints, market after market; each once, as `marketdata.read_trades` has them."""
@@ -535,6 +540,8 @@ class ImportedFile:
         for batch in batches:
             run.add_records("markets", self._wanted_records(batch.markets))
             if self._format.changes:
+                # Whoever writes down where connections begin knows that the bucket in which one ended was seen in part.
+                run.feed.whole |= batch.restarts
                 self.keep(run.feed.restart() if batch.restarts else ())
                 self.keep(run.feed.received(batch.received))
                 run.gaps.update((run.feed.holes.sum(axis=1) // 2).tolist())

@@ -72,7 +72,7 @@ _SHELL_FORMS = (
     (r"\b([a-z_]+)=True\b", lambda m: _option(m[1])),
     (r"\b([a-z_]+)='([^']*)'", lambda m: f"{_option(m[1])} {shlex.quote(m[2])}"),
     (r"\b([a-z_]+)=(?=[^\w<{\[]|$)", lambda m: _option(m[1])),
-    (r"\bcolumns=\{([^}]*)\}", lambda m: f"--columns {_pairs(m[1])}"),
+    (r"\b(columns|sides)=\{([^}]*)\}", lambda m: f"--{m[1]} {_pairs(m[2])}"),
 )  # fmt: skip
 _PYTHON_ALONE = ("md.resample(", "archive.scan(")
 # What people type, and what it is here.

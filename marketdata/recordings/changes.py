@@ -225,7 +225,7 @@ class Tally:
 
 
 # "over" closes only books that are no longer valid.
-_Closing = Literal["none", "over", "all"]
+_Closing = Literal["none", "over", "all", "restart"]
 
 
 @dataclass
@@ -236,7 +236,8 @@ class Rebuilder:
     its arrival on, by the venue's clock, however old its state is. A book ends at a hole above ``max_gap``
     [microseconds] between two messages of whatever token, and after ``max_age`` without a message of its own token.
     After that, and where a message says so, the book is unknown until the next snapshot. The bucket in which a book
-    ends has it, and so has the one in which the recording ends. With ``unchanged`` a bucket
+    ends has it, and so has the one in which the recording ends. With ``whole`` a bucket in which a row says that the
+    book became unknown has none, unless a snapshot follows in it. With ``unchanged`` a bucket
     without a message of the token has its valid book, without it none. Books still open at the end of a part are in
     ``open``, as rows of snapshots.
     """
@@ -245,6 +246,7 @@ class Rebuilder:
     max_gap: int
     max_age: int
     unchanged: bool = True
+    whole: bool = False
     open: Changes = field(default_factory=no_changes)
     last_seen: int | None = None
     # The last time before this file, whether this file has a token that was open then, and its holes.
@@ -303,7 +305,7 @@ class Rebuilder:
 
     def restart(self) -> Iterator[Books]:
         """The books that are valid until now, which end here, as another connection begins."""
-        yield from self.finish()
+        yield from self.rebuilt(self.open, "restart" if self.whole else "all")
         self.open = no_changes()
 
     def rebuilt(self, rows: Changes, closing: _Closing) -> Iterator[Books]:
@@ -373,11 +375,14 @@ class _Part:
         # A run fills buckets up to the next run of its token, unless the book ends before.
         borders, next_start = self.starts[1:] - 1, np.append(self.starts[1:], 0)
         follows, in_break, going_back = (np.append(flags[borders], False) for flags in (same_token, broken, went_back))
-        is_over = ~follows & (over if closing == "over" else closing == "all")
+        is_over = ~follows & (over if closing == "over" else closing != "none")
         ended = [going_back, in_break | is_over, follows & (rows.event[next_start] == GAP)]
         end_of_book = np.select(ended, [self.last_ts, until, np.maximum(self.last_ts, ts[next_start] - 1)])
         next_bucket = self.bucket[np.where(follows, next_start, self.last)]
         end = np.where(np.any(ended, axis=0), width.floor(end_of_book) + width.micros, next_bucket)
+        if state.whole:  # what came after the gap in its bucket is not known
+            last_whole = width.floor(np.where(ended[2], end_of_book + 1, end_of_book))
+            end = np.where(ended[2] | (closing == "restart"), np.minimum(end, last_whole), end)
         has_book = self.has_book
         self.is_open = ~follows & has_book & ~(is_over & (closing == "over"))
         first_bucket = self.bucket[self.starts]

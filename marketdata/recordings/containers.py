@@ -7,7 +7,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,7 +21,7 @@ import polars as pl
 
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Ints
-from marketdata.recordings.envelopes import content, json_value, of_ticker
+from marketdata.recordings.envelopes import content, json_value, of_ticker, times_around
 from marketdata.recordings.wanted import Needles
 
 Form = Literal["json", "csv", "parquet", "delta", "sqlite"]
@@ -61,6 +61,8 @@ class Container:
     torn: int = 0
     # Where rows without these texts are not wanted, they are left out before they are decoded.
     needles: Needles | None = None
+    # Members of an envelope that its rows have.
+    named: Collection[str] = ()
     # The wanted rows of each row group that was looked at.
     _kept_rows: dict[int, Ints] = field(default_factory=dict, init=False, repr=False)
 
@@ -227,10 +229,14 @@ class Container:
                 break
         return bytes(text)
 
+    def times_around(self) -> list[str]:
+        """The names of the times that the envelope of the first JSON value has."""
+        return times_around(next(self.all_values(), b"")) if self.form == "json" else []
+
     def rows(self) -> Iterator[Any]:
         """The rows of JSON values: the entries of lists, and the list of an object whose content is one list."""
         for value in self.values():
-            yield from map(of_ticker, map(json_value, content(value)))
+            yield from map(of_ticker, map(json_value, content(value, named=self.named)))
 
     def parts(self, columns: list[str] | None, json_rows: int = PART_ROWS) -> Iterator[pl.DataFrame]:
         """Rows in parts: CSV as texts, Parquet with these ``columns`` only, JSON its objects."""

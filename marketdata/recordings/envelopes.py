@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,6 +28,11 @@ _IDS_AROUND = {
     "ticker", "market_ticker", "market", "market_id", "condition_id", "token_id", "asset_id", "token", "asset",
     "outcome", "slug", "market_slug", "series_ticker", "period_interval",
 }  # fmt: skip
+# What holds the one row of an answer beside the time at which it came, and a request with its answer.
+_PAYLOADS = ("response", "result", "body", "payload", "data", "answer", "content", "record", "market", "snapshot",
+             "tick", "quote", "trade", "item", "row")  # fmt: skip
+_PAIRS = (("request", "response"), ("req", "res"), ("req", "resp"), ("query", "response"), ("url", "response"),
+          ("request", "answer"))  # fmt: skip
 _PAGING = _IDS_AROUND | {
     "next_cursor", "cursor", "limit", "count", "offset", "next", "previous", "has_more", "pagination", "total",
     "page", "page_size", "per_page", "status", "success", "meta", "metadata", "error", "message", "interval",
@@ -47,11 +52,11 @@ _LIST = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _DECODERS: dict[bytes, Any] = {b"{": _OBJECT, b"[": _LIST}
 
 
-def content(value: bytes, depth: int = 0) -> Iterator[bytes]:
+def content(value: bytes, depth: int = 0, named: Collection[str] = ()) -> Iterator[bytes]:
     """The rows of a JSON value, each as JSON: entries of lists one by one, and the one list of an answer.
 
-    An answer is an object with one list beside cursors and ids, or a mapping from ids to lists or books. Rows of it
-    have its ids. Values below the depth `MOST_NESTED` stay whole.
+    An answer is an object with one list beside cursors and ids, or a mapping from ids to lists or books, and may be in
+    an envelope. Rows of it have its ids, and what is ``named`` there. Values below the depth `MOST_NESTED` stay whole.
     """
     if depth > MOST_NESTED and value[:1] == b"{" and value.count(b"{") > MOST_NESTED:
         yield b"null"  # a frame of it would take a minute
@@ -62,11 +67,25 @@ def content(value: bytes, depth: int = 0) -> Iterator[bytes]:
             yield from map(_point_of, fields)
             return
         for entry in fields:
-            yield from content(bytes(entry), depth + 1)
-    elif fields is None or not MESSAGE_KEYS.isdisjoint(fields):
+            yield from content(bytes(entry), depth + 1, named)
+    elif fields is None or not MESSAGE_KEYS.isdisjoint(fields) or is_question(fields):
         yield value
     else:
-        yield from _content_of_object(value, fields, depth + 1)
+        yield from _content_of_object(value, fields, depth + 1, named)
+
+
+def is_question(names: Iterable[str]) -> bool:
+    """Whether an object is a pair of a request and its answer, whose rows do not tell what was asked."""
+    names = {*names}
+    return any(asked in names and answer in names for asked, answer in _PAIRS)
+
+
+def times_around(value: bytes) -> list[str]:
+    """The names of the times beside the rows of an answer, or of the first one of several."""
+    fields = fields_of(value)
+    while isinstance(fields, list):
+        fields = fields_of(bytes(fields[0])) if fields else None
+    return [name for name, inner in (fields or {}).items() if _is_moment(name, json_value(bytes(inner)))]
 
 
 def _are_pairs(entries: Sequence[msgspec.Raw]) -> bool:
@@ -167,13 +186,13 @@ def _is_moment(name: str, value: Any) -> bool:
     return (is_known or not NO_TIME_OF_A_ROW.search(name)) and _MOMENT.fullmatch(text) is not None
 
 
-def _rows_in(fields: Mapping[str, msgspec.Raw], holder: str, depth: int) -> Iterator[bytes]:
+def _rows_in(fields: Mapping[str, msgspec.Raw], holder: str, depth: int, named: Collection[str]) -> Iterator[bytes]:
     """The rows of the member that holds them, with the ids and, where they lack it, the time beside it.
 
     A list of lists may have a list of their names beside it: ``market_tickers`` beside ``market_candlesticks``.
     """
     scalars = {name: value for name, value in fields.items() if bytes(value)[:1] not in (b"[", b"{", b"n")}
-    ids = {name: value for name, value in scalars.items() if _common(name) in _IDS_AROUND}
+    ids = {name: value for name, value in scalars.items() if _common(name) in _IDS_AROUND or name in named}
     times = {name: value for name, value in scalars.items() if _is_moment(name, json_value(bytes(value)))}
     parts, members = [(ids, bytes(fields[holder]))], fields_of(bytes(fields[holder]))
     if (
@@ -190,20 +209,39 @@ def _rows_in(fields: Mapping[str, msgspec.Raw], holder: str, depth: int) -> Iter
         ]
         parts = [({**ids, **own}, bytes(member)) for own, member in zip(said, members, strict=True)]
     for around, part in parts:
-        for row in content(part, depth):
+        for row in content(part, depth, named):
             found = json_value(row) if times else None
             is_timeless = isinstance(found, dict) and not _has_time(found) and not {*map(_common, found)} & _OF_A_RECORD
             yield _with({**around, **times} if is_timeless else around, row)
 
 
-def _content_of_object(value: bytes, fields: Mapping[str, msgspec.Raw], depth: int) -> Iterator[bytes]:
+def _payload(fields: Mapping[str, msgspec.Raw]) -> str | None:
+    """The member that is the one row of an answer, beside its time and ids; None where there is none."""
+    objects = [name for name, inner in fields.items() if bytes(inner)[:1] in (b"{", b"[")]
+    if len(objects) != 1 or _common(objects[0]) not in _PAYLOADS or {*map(_common, fields)} & _OF_A_POINT - {"trade"}:
+        return None
+    inner = fields_of(bytes(fields[objects[0]]))
+    if not isinstance(inner, dict) or any(name in inner for name in ("event_type", "price_changes", "changes", "type")):
+        return None
+    names, holds = {*map(_common, inner)}, [*inner]
+    is_message = objects[0] in ("payload", "data", "body", "content")  # of a recorder, which says when it arrived
+    is_row = bool(names & (_OF_A_POINT | _OF_A_RECORD)) or ({"bids", "asks"} <= names and not is_message)
+    is_time = any(_is_moment(name, json_value(bytes(said))) for name, said in fields.items())
+    return objects[0] if is_time and (is_row or (len(holds) == 1 and holds[0] in _PAYLOADS)) else None
+
+
+def _content_of_object(
+    value: bytes, fields: Mapping[str, msgspec.Raw], depth: int, named: Collection[str]
+) -> Iterator[bytes]:
     kinds = {name: bytes(inner)[:1] for name, inner in fields.items()}
     if fields.keys() == {"event", "markets"} and kinds["event"] == b"{":  # one event, and its markets beside it
         yield _with({"markets": fields["markets"]}, bytes(fields["event"]))
         return
     holders = _holders(fields, depth)
     if len(holders) == 1 and not _is_row(fields, fields[holders[0]]) and len(fields) > (kinds[holders[0]] == b"{"):
-        yield from _rows_in(fields, holders[0], depth)
+        yield from _rows_in(fields, holders[0], depth, named)
+    elif not holders and (payload := _payload(fields)) is not None:
+        yield from _rows_in(fields, payload, depth, named)
     elif not holders and _is_empty(fields):
         return
     elif fields and {*kinds.values()} == {b"["} and all(map(_are_objects, fields.values())):
@@ -214,7 +252,7 @@ def _content_of_object(value: bytes, fields: Mapping[str, msgspec.Raw], depth: i
             yield value
             return
         for key, entries in fields.items():
-            for row in content(bytes(entries), depth):
+            for row in content(bytes(entries), depth, named):
                 yield _with({"token_id": msgspec.Raw(msgspec.json.encode(key))}, row)
     elif (
         fields
@@ -225,23 +263,23 @@ def _content_of_object(value: bytes, fields: Mapping[str, msgspec.Raw], depth: i
         inside = [key for lists_of in by_outcome for key in lists_of or {}]
         if not any(map(_ID_KEY.fullmatch, fields)) and all(map(_ID_KEY.fullmatch, inside)):  # words around tokens
             for inner in fields.values():
-                yield from content(bytes(inner), depth)
+                yield from content(bytes(inner), depth, named)
             return
         for market, lists_of in zip(fields, by_outcome, strict=True):
             for key, entries in (lists_of or {}).items():
                 name = "token_id" if _ID_KEY.fullmatch(key) else "outcome"
                 said = {"market": market, name: key}
-                for row in content(bytes(entries), depth):
+                for row in content(bytes(entries), depth, named):
                     yield _with({n: msgspec.Raw(msgspec.json.encode(text)) for n, text in said.items()}, row)
     elif fields and {*kinds.values()} == {b"{"} and (len(fields) == 1 or all(map(_ID_KEY.fullmatch, fields))):
         names_ids = all(map(_ID_KEY.fullmatch, fields))
         for key, inner in fields.items():
             if names_ids:
-                yield from content(_with(_named_by(key, bytes(inner)), bytes(inner)), depth)
+                yield from content(_with(_named_by(key, bytes(inner)), bytes(inner)), depth, named)
             elif key in ROLES["book"].names:
                 yield value
             else:
-                yield from content(bytes(inner), depth)
+                yield from content(bytes(inner), depth, named)
     else:
         yield value
 

@@ -116,6 +116,7 @@ class ReadOptions:
     ``keep`` names fields of snapshots. ``format`` is the name of the format, None for the one that fits. ``columns``
     says which column of the file has one of our names. ``token_id`` is the token of rows that name none; ``{name}`` in
     it is the name of the file. ``time_format`` is the form of dates that are no ISO 8601, such as ``%m/%d/%Y``.
+    ``sides`` says what the words of the file for a side are.
     """
 
     clock: str = "timestamp"
@@ -124,6 +125,7 @@ class ReadOptions:
     columns: Mapping[str, str] = field(default_factory=dict)
     token_id: str | None = None
     time_format: str | None = None
+    sides: Mapping[str, str | None] | None = None
 
 
 class RecordingFile(Container):
@@ -136,6 +138,7 @@ class RecordingFile(Container):
     def __init__(self, path: Path, options: ReadOptions | None = None, table: str | None = None) -> None:
         super().__init__(path, table)
         self.options = ReadOptions() if options is None else options
+        self.named = frozenset(self.options.columns.values())
 
     def with_options(self, options: ReadOptions) -> RecordingFile:
         """The file with another format; its first rows are not read again."""

@@ -16,6 +16,7 @@ from marketdata.points.records import RECORD_KINDS
 from marketdata.points.views import SNAPSHOT_FIELDS
 from marketdata.recordings import formats
 from marketdata.recordings.containers import SUFFIXES, refuse_pointer
+from marketdata.recordings.envelopes import is_question
 from marketdata.recordings.files import RecordingFile
 from marketdata.recordings.roles import ROLES, is_time
 from marketdata.recordings.table import Batch, FileKind, Table
@@ -139,6 +140,12 @@ def format_of(table: Table) -> Format:
     best = [candidate for candidate, score in scores.items() if score == max(scores.values())]
     if len(best) == 1:
         return best[0]
+    if is_question(file.columns):
+        raise ConfigError(
+            f"{file.name!r} has pairs of a request and its answer. What was asked, and so which token an answer is of, "
+            'is in the request: write one answer a line, such as {"token_id": ..., "fetched_at": ..., "response": '
+            "...}."
+        )
     columns = ", ".join(file.columns[:30]) or "a JSON value that is no object"
     if any(scores.values()):
         names = " and of ".join(candidate.name for candidate in best)

@@ -25,6 +25,7 @@ from marketdata.recordings.roles import (
     identified,
     is_time,
     numbers,
+    refuse_two_outcomes,
 )
 from marketdata.recordings.table import GIVEN_AGAIN, Batch, FileKind, Table
 from marketdata.recordings.tables import derived_markets
@@ -339,27 +340,13 @@ def read_tidy_books(table: Table, names: list[str]) -> Iterator[Batch]:
 def _with_ids(points: pl.DataFrame) -> pl.DataFrame:
     """The rows with ids of tokens; a token without an id is named by its market and label."""
     if "token_id" in points.columns:
-        _refuse_two_outcomes(points)
+        refuse_two_outcomes(points)
         return points
     ids = identified(points)
     is_known = ids["market_id"] != ""
     return points.drop("market_id", "token_label", strict=False).with_columns(
         ids["market_id"], pl.when(is_known).then(ids["token_id"]).alias("token_id"), ids["token_label"]
     )
-
-
-def _refuse_two_outcomes(points: pl.DataFrame) -> None:
-    """ConfigError for one token that is called Yes and No, as where the id of a market is called a token."""
-    if "token_label" not in points.columns:
-        return
-    named = points.select(pl.col("token_id").cast(pl.String), pl.col("token_label").cast(pl.String).str.to_titlecase())
-    labels = named.drop_nulls().unique().group_by("token_id").agg("token_label")
-    for token, of_token in labels.iter_rows():
-        if any({*pair} <= {*of_token} for pair in OUTCOME_PAIRS):
-            raise ConfigError(
-                f"token {token!r} is called {' and '.join(sorted(of_token))}. If it is the id of a market, name its "
-                "column with columns={'market_id': ...}; else take the labels out."
-            )
 
 
 def _of_outcomes(points: pl.DataFrame, batch: Batch) -> pl.DataFrame:

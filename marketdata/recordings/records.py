@@ -49,7 +49,7 @@ def is_history(table: Table) -> str | None:
     names, columns, options = table.columns.keys(), table.columns, table.file.options
     if points := sorted(names & _OF_HISTORY):
         return f"{columns[points[0]]} is {points[0]}, which no record has."
-    if {"token_id", "price"} <= names and "state" not in names:
+    if {"token_id", "price"} <= names and not names & {"state", "won"}:
         return f"{columns['token_id']} and {columns['price']} are prices of tokens, which no record has."
     if "ts" not in names or columns["ts"] == columns.get("created_at"):
         return None
@@ -130,9 +130,10 @@ def _refuse_history(table: Table, kind: RecordKind, rows: list[Row]) -> None:
             f"columns={{'ts': {column!r}}} names their time."
         )
     if others * 2 >= len(rows) > 0:
+        time = next(iter(table.file.times_around()), "when")
         raise ConfigError(
             f"{about}, so its rows are a history without a time, and not records. Name the column of their time with "
-            "columns={'ts': 'when'}, or keep one row a record."
+            f"columns={{'ts': {time!r}}}, or keep one row a record."
         )
     if others * 100 > len(rows):
         warn(f"{about}; the last one counts.", RecordingWarning)

@@ -18,10 +18,11 @@ from marketdata.points.records import FLAG_TEXTS
 from marketdata.points.views import SNAPSHOT_FIELDS
 from marketdata.recordings.changes import ASKS, BIDS
 from marketdata.recordings.units import PRICE_ENDS, TimeUnit
-from marketdata.wire.records import MARKET_IDS
+from marketdata.wire.records import MARKET_IDS, OUTCOME_PAIRS, PAYOUTS, WINNERS
 from marketdata.wire.venues import TRADE_SIDES
 
 BID_TEXTS, ASK_TEXTS = ("buy", "bid", "bids", "b"), ("sell", "ask", "asks", "a", "s", "offer")
+_NO_SIDE = ("", "nan", "none", "null", "<na>", "n/a", "unknown")
 # Words for rows of whole books, and for changes of levels; removed levels have the size 0.
 _SNAPSHOT_WORDS = ("snapshot", "snap", "book", "book_snapshot", "orderbook_snapshot", "full", "image")
 _CHANGE_WORDS = (
@@ -319,6 +320,8 @@ ROLES: dict[str, Role] = {
          "closed_time", "resolution_status", "resolved"),
         context=True,
     ),
+    "payoff": Role(PAYOUTS, is_number, "numbers", context=True),
+    "won": Role(WINNERS, is_flag, "true and false", context=True),
     "trade_id": Role(("trade_id", "fill_id", "match_id")),
     "order_id": Role(("order_id", "order_type", "original_size", "size_matched", "time_in_force")),
     "transaction_hash": _name("transaction_hash", "tx_hash"),
@@ -404,6 +407,38 @@ def renamed_columns(columns: Any) -> dict[str, str]:
                 value=columns,
             )
     return {str(name): str(column) for name, column in (columns or {}).items()}
+
+
+def given_sides(sides: Any) -> dict[str, str | None] | None:
+    """The argument ``sides`` of imports, by the words as `words_of_sides` has them; else a ConfigError."""
+    if sides is None:
+        return None
+    if not isinstance(sides, Mapping) or not {*sides.values()} <= {"buy", "sell", None}:
+        hint = "Each word of the files is 'buy', 'sell' or None; words that it does not name have no side."
+        raise ConfigError("is no dict such as {'1': 'buy', '-1': 'sell'}.", argument="sides", value=sides, hint=hint)
+    words = words_of_sides(pl.Series([str(word) for word in sides], dtype=pl.String)).to_list()
+    return dict(zip(words, sides.values(), strict=True))
+
+
+def words_of_sides(column: pl.Series) -> pl.Series:
+    """The words of a column of sides in small letters, whole numbers without a point or a plus; null for nothing."""
+    words = column.cast(pl.String, strict=False).str.strip_chars().str.to_lowercase()
+    words = words.str.replace(r"^\+?(-?\d+)(?:\.0+)?$", "${1}")
+    return words.set(words.is_in(_NO_SIDE), None)
+
+
+def refuse_two_outcomes(points: pl.DataFrame) -> None:
+    """ConfigError for one token that is called Yes and No, as where the id of a market is called a token."""
+    if "token_label" not in points.columns:
+        return
+    named = points.select(pl.col("token_id").cast(pl.String), pl.col("token_label").cast(pl.String).str.to_titlecase())
+    labels = named.drop_nulls().unique().group_by("token_id").agg("token_label")
+    for token, of_token in labels.iter_rows():
+        if any({*pair} <= {*of_token} for pair in OUTCOME_PAIRS):
+            raise ConfigError(
+                f"token {token!r} is called {' and '.join(sorted(of_token))}. If it is the id of a market, name its "
+                "column with columns={'market_id': ...}; else take the labels out."
+            )
 
 
 def numbers(column: pl.Series) -> Floats:

@@ -30,6 +30,7 @@ from marketdata.recordings.roles import (
     numbers,
     roles_of,
     snapshot_flags,
+    words_of_sides,
 )
 from marketdata.recordings.units import PriceUnit, TimeUnit, formats_of_dates
 from marketdata.recordings.wanted import Wanted
@@ -298,6 +299,21 @@ def token_of_the_option(table: Table) -> Change | None:
     return Change(f"the token of all rows is {given!r}, as token_id= says")
 
 
+def side_of_the_option(table: Table) -> Change | None:
+    """The column whose words ``sides=`` explains: the one that is chosen, else the first that is called a side."""
+    sample, columns = table.file.sample, table.columns
+    if table.file.options.sides is None:
+        return None
+    called = (*ROLES["side"].names, *ROLES["taker_outcome"].names, *_ACTIONS)
+    column = columns.get("side") or next((name for name in called if name in sample.columns), None)
+    if column is None:
+        raise ConfigError(f"{table.file.name!r} has no column of sides; name it with columns={{'side': ...}}.")
+    for name in [name for name, of in columns.items() if of == column]:
+        del columns[name]
+    columns["side"] = column
+    return Change(f"{column} has the sides, as sides= says")
+
+
 def side_of_an_action(table: Table) -> Change | None:
     """An action of buys and sells is the side where no other column is; beside a side of yes and no it is not."""
     if {"side", "outcome_side", "taker_outcome"} & table.columns.keys():
@@ -414,7 +430,7 @@ def _times_of_candles(table: Table) -> tuple[str, ...]:
 
 
 ROLE_STEPS: tuple[Callable[[Table], Change | None], ...] = (
-    token_of_the_option, side_of_an_action, label_of_the_side, label_of_a_word, sizes_called_volume,
+    token_of_the_option, side_of_the_option, side_of_an_action, label_of_the_side, label_of_a_word, sizes_called_volume,
     whole_books_and_changes, time_by_value, time_of_another_role, time_of_the_file,
 )  # fmt: skip
 
@@ -540,6 +556,21 @@ def flags_of_whole_books(table: Table, _: tuple[str, ...]) -> Change | None:
     ) if "is_snapshot" in rows.columns else rows)  # fmt: skip
 
 
+def sides_as_given(table: Table, _: tuple[str, ...]) -> Change | None:
+    """The sides that ``sides=`` gives for words; a word that it does not name is none."""
+    given = table.file.options.sides
+    if given is None:
+        return None
+    column = table.columns["side"]
+    words = words_of_sides(table.file.sample[column]).drop_nulls().unique()
+    if given and len(words) and not words.is_in([*given]).any():
+        shown = " and ".join(map(repr, words.sort()[:3].to_list()))
+        raise ConfigError(f"names no word of {column}, which has {shown}.", argument="sides", value=given)
+    return Change("", lambda rows: rows.with_columns(
+        words_of_sides(rows["side"]).replace_strict(given, default=None, return_dtype=pl.String).alias("side")
+    ) if "side" in rows.columns else rows)  # fmt: skip
+
+
 def prices_in_dollars(table: Table, prices: tuple[str, ...]) -> Change | None:
     """Prices in another unit, which the whole file proves, become probabilities."""
     unit = table.price_unit([table.columns[name] for name in prices if name in table.columns])
@@ -552,7 +583,7 @@ def prices_in_dollars(table: Table, prices: tuple[str, ...]) -> Change | None:
 
 ROW_STEPS: tuple[Callable[[Table, tuple[str, ...]], Change | None], ...] = (
     one_time, one_column_a_name, ids_without_apostrophes, rows_with_an_id, rows_of_failed_polls, flags_of_whole_books,
-    prices_in_dollars,
+    sides_as_given, prices_in_dollars,
 )  # fmt: skip
 # Steps whose note the report has.
 _SAID = ("prices_in_dollars", "time_by_value")

@@ -15,7 +15,16 @@ from marketdata.points.columns import Token, Trades
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.recordings.files import ReadOptions, RecordingFile, files_of, refuse_one_token, tables_of
 from marketdata.recordings.format import format_of, readable
-from marketdata.recordings.roles import flags, identified, numbers, renamed_columns
+from marketdata.recordings.roles import (
+    ROLES,
+    flags,
+    given_sides,
+    identified,
+    numbers,
+    refuse_two_outcomes,
+    renamed_columns,
+    words_of_sides,
+)
 from marketdata.recordings.table import Batch, Table
 from marketdata.tidy.frames import FrameKind, frame_kind
 from marketdata.wire.venues import TRADE_SIDES
@@ -26,7 +35,25 @@ _KNOWN = {**dict.fromkeys(_TEXTS[1:], pl.String), "is_block": pl.Float64, "fee":
 _PRINT = ("transaction_hash", "trade_id", "market_id", "token_id", "side", "price", "size", "maker", "taker", "role")
 # The number of the log of a fill, at the end of the id that is made of it; and sizes as files round them.
 _LOG, _ROUNDING = r"^0x[0-9a-fA-F]+-(\d+)$", 1e-6
+UNKNOWN_SIDES = " sides are no word for buy or sell and are null,"
+_SAY_SIDES = "sides={'theirs': 'buy', ...} says what words mean"
 _WRONG = "price outside of 0 to 1, or no size"
+
+
+def has_unknown_sides(table: Table) -> str | None:
+    """A column that is called a side, with words for neither buy and sell nor Yes and No."""
+    if not {"side", "taker_outcome", "outcome_side"}.isdisjoint(table.columns):
+        return None
+    taken, sample = {*table.columns.values()}, table.file.sample
+    for name in (one for one in ROLES["side"].names if one in sample.columns and one not in taken):
+        words = sorted(words_of_sides(sample[name]).drop_nulls().unique(), key=lambda word: (word[:1] == "-", word))
+        if words:
+            shown, pair = " and ".join(map(repr, words[:3])), dict(zip(words[:2], ("buy", "sell"), strict=False))
+            return (
+                f"{name} has {shown}, which may be what the taker did or something else: say what they mean, such as "
+                f"sides={pair}. Words that sides= does not name have no side; sides={{}} names none."
+            )
+    return None
 
 
 def add_trades(frame: pl.DataFrame, batch: Batch) -> None:
@@ -39,17 +66,22 @@ def add_trades(frame: pl.DataFrame, batch: Batch) -> None:
         frame = frame.with_columns(pl.format("{}-{}", "transaction_hash", log).alias("trade_id"))
     if {"market_id", "token_id", "token_label"} <= set(frame.columns):
         frame = frame.with_columns(_tokens_of_markets())
+    if "token_id" in frame.columns:
+        refuse_two_outcomes(frame)
+    if "side" in frame.columns:
+        words = words_of_sides(frame["side"])
+        sides = words.replace_strict(TRADE_SIDES, default=None, return_dtype=pl.String)
+        if len(unknown := words.filter(sides.is_null() & words.is_not_null())):
+            batch.notes.append(f"{len(unknown):,}{UNKNOWN_SIDES} such as {unknown[0][:40]!r}; {_SAY_SIDES}")
+        frame = frame.with_columns(sides.alias("side"))
     texts = [pl.col(n).cast(pl.String) if n in frame.columns else pl.lit(None, pl.String).alias(n) for n in _TEXTS]
     amounts = [pl.Series(n, numbers(frame[n])) for n in ("price", "size", "fee") if n in frame.columns]
     is_block = [flags(frame["is_block"]).cast(pl.Float64).alias("is_block")] if "is_block" in frame.columns else []
     trades = frame.select("ts", *texts, *amounts, *is_block)
     trades = trades.with_columns(
         *identified(frame),
-        pl.col("side").str.strip_chars().str.to_lowercase().replace_strict(
-            TRADE_SIDES, default=None, return_dtype=pl.String
-        ),
         pl.col("role").str.to_lowercase(),
-    )  # fmt: skip
+    )
     add_rows(trades, batch)
 
 
@@ -95,6 +127,7 @@ def read_trades(
     clock: str = "timestamp",
     token_id: str | None = None,
     time_format: str | None = None,
+    sides: Mapping[str, str | None] | None = None,
     frame: FrameKind = "pandas",
 ) -> Any:
     """Trade prints of recordings and trade tables.
@@ -117,6 +150,8 @@ def read_trades(
         The token of trades that name none, for one file. ``"{name}"`` is the name of each file.
     time_format : str, optional
         Form of dates that are no ISO 8601, such as ``"%m/%d/%Y"``.
+    sides : dict, optional
+        What words of the files for a side mean, such as ``{"1": "buy", "-1": "sell"}``.
     frame : {"pandas", "polars"}
         Kind of the result.
 
@@ -136,7 +171,8 @@ def read_trades(
     Warns
     -----
     RecordingWarning
-        Rows without a price, a size or a time were left out, or a file of a folder has no trades.
+        Rows without a price, a size or a time were left out, a side is no known word, or a file of a folder has no
+        trades.
 
     Examples
     --------
@@ -150,7 +186,14 @@ def read_trades(
     kind = frame_kind(frame)
     rows = recorded_trades(
         paths,
-        ReadOptions(clock, format=format, columns=renamed_columns(columns), token_id=token_id, time_format=time_format),
+        ReadOptions(
+            clock,
+            format=format,
+            columns=renamed_columns(columns),
+            token_id=token_id,
+            time_format=time_format,
+            sides=given_sides(sides),
+        ),
     )
     return frames.new(kind).build(
         {
@@ -178,6 +221,8 @@ def recorded_trades(paths: Any, options: ReadOptions) -> pl.DataFrame:
             try:
                 for batch in _prints_of(file):
                     left_out += batch.left_out
+                    for note in (note for note in batch.notes if UNKNOWN_SIDES in note):
+                        warn(f"{file.name!r}: {note}.", RecordingWarning)
                     parts.append(batch.frames.get("trades", pl.DataFrame()))
             except ConfigError as problem:
                 if is_named and len(tables) == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from marketdata.decimals import to_number
 from marketdata.errors import ContractError
 from marketdata.points.records import FLAG_TEXTS, truth, with_winner
 from marketdata.wire import kalshi, polymarket
+from marketdata.wire.venues import word
 
 Row = dict[str, Any]
 OUTCOME_PAIRS = (("Yes", "No"), ("Up", "Down"))
@@ -28,11 +30,16 @@ _LISTS = ("token_ids", "clob_token_ids", "clobTokenIds", "position_ids", "positi
 # The names of the id of a market. Beside a ticker of Kalshi, its market_id is a number that nothing else has.
 MARKET_IDS = ("market_ticker", "market_id", "condition_id", "market", "ticker", "market_slug", "slug")
 _LABELS = ("token_labels", "outcomes", "outcomes_json")
+# The names of what a token paid, and of whether it won.
+PAYOUTS = ("payoff", "payout", "payout_value", "settlement_value", "payout_numerator")
+WINNERS = ("winner", "is_winner", "won")
+_UNITS = (1, 100, 1_000_000)  # what the tokens of a market pay together, in dollars, cents and millionths
 # The names of what differs from token to token, where a row is a token of a market.
 _TOKEN_FIELDS = {
     "token_id": ("token_id", "asset_id", "clob_token_id", "token", "asset"),
     "outcome": ("outcome", "token_label", "outcome_label", "outcome_name", "label", "token_side", "side"),
-    "winner": ("winner", "is_winner", "won"),
+    "winner": WINNERS,
+    "payoff": PAYOUTS,
 }
 # What sources call a state; others stay as they are. The last state that a record says counts.
 _STATES = {
@@ -41,6 +48,7 @@ _STATES = {
     **dict.fromkeys(("closed", "ended", "halted"), "closed"),
     **dict.fromkeys(("resolved", "settled", "finalized"), "resolved"),
 }
+_ROUNDED = 0.011  # a void market of three may have paid 0.33 each
 _IN_ORDER = ("inactive", "active", "closed", "resolved")
 _FLAGS = ("resolved", "is_resolved", "isResolved")
 _RESOLVED_AT = ("resolutionTime", "resolution_time", "resolved_at", "resolvedAt")
@@ -61,14 +69,16 @@ def market(row: Mapping[str, Any]) -> Row:
 
     What the row says itself about its state and its winner stays, whichever venue its names tell.
     """
-    return completed({**row} if is_ours(row) else _with_result(_read(dict(row)), row))
+    if is_ours(row):
+        return completed(row)
+    row = _with_payoffs(row)
+    return completed(_with_result(_read(dict(row)), row))
 
 
 def completed(record: Mapping[str, Any]) -> Row:
     """A record under our names with the winner and the state that it tells in any way; the state is never null."""
     out = with_winner(record)
-    if out.get("payouts") is not None and out.get("payoffs") is None:
-        out["payoffs"] = polymarket.payoffs_of(out.get("status"), _numbers(out["payouts"]))
+    out = _with_payoffs(out)
     if out.get("status") in (None, "") and isinstance(out.get("state"), str) and out["state"]:
         out["status"] = _STATES.get(out["state"].strip().casefold(), out["state"])
     if out.get("status") in (None, ""):
@@ -86,7 +96,7 @@ def by_market(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
     names = {ours: called.get(first(called, given) or "") for ours, given in _TOKEN_FIELDS.items()}
     of = first(rows[0], ("conditionId", *MARKET_IDS, "id"))
     has_lists = not rows[0].keys().isdisjoint({"tokens", *_LISTS, "bids", "asks"})
-    if names["token_id"] is None or of is None or has_lists or first(rows[0], ("payoff", "ts")):
+    if names["token_id"] is None or of is None or has_lists or "ts" in rows[0]:
         return [dict(row) for row in rows]
     markets: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -100,12 +110,50 @@ def by_market(rows: Sequence[Mapping[str, Any]]) -> list[Row]:
             token["token_id"] = str(token["token_id"])
             if "winner" in token:
                 token["winner"] = truth("winner", token["winner"])
+        paid = [token.pop("payoff", None) for token in listed]
+        if any(one is not None for one in paid):
+            over = to_number(facts.pop("payout_denominator", None) or 1)
+            facts["payouts"] = [one and one / over for one in _numbers(paid)]
         out.append({**facts, "tokens": listed})
     return out
 
 
 def _numbers(listed: Any) -> list[float | None]:
-    return [to_number(one) for one in as_list(listed) or ()]
+    entries = as_list(listed, objects=True) or ()
+    try:
+        numbers = [to_number(one) for one in entries]
+    except ValueError as problem:
+        raise ContractError(f"What a market paid cannot be read: {problem}.") from None
+    return [None if math.isnan(one) else one for one in numbers]
+
+
+def _in_dollars(paid: Sequence[float | None]) -> list[float] | None:
+    """What each token of a market paid [USD]; None if that is not known, ContractError for another sum than one."""
+    known = [one for one in paid if one is not None]
+    if len(known) < len(paid) or not any(known):
+        return None
+    unit = next((unit for unit in _UNITS if abs(sum(known) - unit) <= unit * _ROUNDED), None)
+    if unit is None:
+        raise ContractError(
+            f"The tokens of a market paid {known}, which sum to {sum(known):g}; together they pay 1 (100 cents, "
+            "1,000,000 millionths)."
+        )
+    return [one / unit for one in known]
+
+
+def _with_payoffs(row: Mapping[str, Any]) -> Row:
+    """The row with the payoffs that its payouts tell."""
+    if row.get("payouts") is None or row.get("payoffs") is not None:
+        return dict(row)
+    return {**row, "payoffs": _in_dollars(_numbers(row["payouts"])) if _is_final(row) else None}
+
+
+def _is_final(row: Mapping[str, Any]) -> bool:
+    """Whether nothing in a row denies that what it paid is final."""
+    state = word(str(row.get("status") or row.get("state") or ""))
+    return state in ("resolved", "settled", "finalized", None) and not any(
+        FLAG_TEXTS.get(str(row.get(name)).strip().lower()) is False for name in _FLAGS
+    )
 
 
 def _with_result(record: Row, row: Mapping[str, Any]) -> Row:
@@ -115,6 +163,8 @@ def _with_result(record: Row, row: Mapping[str, Any]) -> Row:
         own["payoffs"] = _numbers(own["payoffs"])
     if record.get("payoffs") is None:
         record = {**record, **own}
+        if own.get("payoffs") and len(own["payoffs"]) == len(record.get("tokens") or ()) and _is_final(row):
+            record = polymarket.with_payoffs(record, own["payoffs"])
     else:
         won = [record.get(name) for name in _RESULT[:2]]
         if wrong := [own[name] for name in _RESULT[:2] if name in own and str(own[name]) not in won]:

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pandas as pd
 import polars as pl
@@ -364,3 +365,89 @@ def test_a_record_is_the_same_from_every_container(tmp_path: Path) -> None:
     assert all(one == stored[0] for one in stored[1:])
     assert (stored[0]["status"], stored[0]["event_slug"]) == ("resolved", "e")
     assert stored[0]["closed_at"].day == 2
+
+
+PAID: dict[str, tuple[str, list[float] | None]] = {
+    "dollars": ("payout|1|0", [1, 0]), "a loss": ("payoff|0|1", [0, 1]), "void": ("payout_value|.5|.5", [0.5, 0.5]),
+    "millionths": ("payout|0|1000000", [0, 1]), "cents": ("settlement_value|30|70", [0.3, 0.7]),
+    "one is missing": ("payout|1|", None), "nothing was paid": ("payout|0|0", None),
+    "not final": ("payout,resolved|1,false|0,false", None), "still open": ("payout,status|1,proposed|0,proposed", None),
+    "of a vector": ("payout_numerator,payout_denominator|1,2|1,2", [0.5, 0.5]), "a flag": ("winner|1|0", [1, 0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("question", [None, "Rain?"])
+@pytest.mark.parametrize("name", PAID)
+def test_what_each_token_paid_is_the_outcome_of_its_market(tmp_path: Path, name: str, question: str | None) -> None:
+    """A row a token, in any unit in which the tokens of a market pay one together."""
+    text, expected = PAID[name]
+    head, *values = text.split("|")
+    more = "" if question is None else ",question"
+    rows = [f"0xa,{token},{label},{value}{more and ',Rain?'}" for token, label, value in
+            zip(("7" * 40, "8" * 40), ("Yes", "No"), values, strict=True)]  # fmt: skip
+    (path := tmp_path / "paid.csv").write_text("\n".join([f"condition_id,token_id,outcome,{head}{more}", *rows]))
+    archive = md.Archive(tmp_path / "archive", frame="polars")
+    archive.add_files(path)
+    assert md.outcomes(archive.markets())["payoff"].to_list() == (expected or [None, None])
+    assert archive.markets()["status"].to_list() == ["resolved" if expected else ANY]
+
+
+def test_tokens_that_do_not_pay_one_together_are_refused(tmp_path: Path) -> None:
+    """What is paid to an account, or a price, is no payout of a token."""
+    (path := tmp_path / "paid.csv").write_text(f"condition_id,token_id,payout\n0xa,{'7' * 40},17.5\n0xa,{'8' * 40},3")
+    with pytest.raises(ConfigError, match=r"paid \[17.5, 3.0\], which sum to 20.5; together they pay 1"):
+        md.Archive(tmp_path / "archive").add_files(path)
+
+
+POLLED = {
+    "a book": {"asset_id": T, "market": "0xa", "bids": [{"price": ".4", "size": "5"}], "asks": []},
+    "a price": {"token_id": T, "price": 0.4},
+    "prices": [{"token_id": T, "price": 0.4}, {"token_id": "8" * 40, "price": 0.6}],
+    "a record": {"conditionId": "0xa", "question": "Rain?", "clobTokenIds": f'["{T}", "8"]',
+                 "outcomes": '["Yes", "No"]',
+                 "closed": False, "outcomePrices": '["0.4", "0.6"]'},
+    "records": [{"ticker": "KXA-1-2", "event_ticker": "KXA-1", "title": "Rain?", "status": "active",
+                 "yes_bid_dollars": "0.40", "yes_ask_dollars": "0.50"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("time", ["polled_at", "ts", "as_of"])
+@pytest.mark.parametrize("what", POLLED)
+def test_the_time_of_a_poll_is_that_of_its_answer(tmp_path: Path, what: str, time: str) -> None:
+    """Beside the one object or the list of an answer; of records, which need none, where ``columns`` names it."""
+    polls = [{time: S + 60 * k, "response": POLLED[what]} for k in range(3)]
+    (path := tmp_path / "polls.jsonl").write_text("\n".join(map(json.dumps, polls)))
+    options: dict[str, Any] = {"columns": {"ts": time}} if "record" in what else {}
+    archive = md.Archive(tmp_path / "archive", frame="polars")
+    (row,) = archive.add_files(path, **options).to_dicts()
+    view = {"a book": "books", "records": "quotes"}.get(what, "prices")
+    assert row["kind"] == view
+    assert set(getattr(archive, view)()["ts"].dt.epoch("s")) == {S + 60 * k for k in range(3)}
+
+
+@pytest.mark.parametrize("time", ["polled_at", "taken"])
+def test_polls_that_are_a_history_say_where_their_time_is(tmp_path: Path, time: str) -> None:
+    """The option that the message names is enough."""
+    records = [{**POLLED["a record"], "outcomePrices": f'["0.{k}", "0.{10 - k}"]', "volume": k} for k in range(1, 6)]
+    polls = [{time: S + 60 * k, "markets": [record]} for k, record in enumerate(records)]
+    (path := tmp_path / "polls.jsonl").write_text("\n".join(map(json.dumps, polls)))
+    with pytest.raises(ConfigError, match="history without a time") as problem:
+        md.Archive(tmp_path / "a").add_files(path)
+    columns = ast.literal_eval(re.search(r"columns=(\{[^}]+\})", str(problem.value))[1])  # type: ignore[index]
+    archive = md.Archive(tmp_path / "archive", frame="polars")
+    archive.add_files(path, columns=columns)
+    assert archive.prices().height == 10
+
+
+@pytest.mark.parametrize("names", [("request", "response"), ("req", "res"), ("url", "response")])
+def test_pairs_of_a_request_and_its_answer_are_named(tmp_path: Path, names: tuple[str, str]) -> None:
+    """What was asked is not in the answer; the form that the message shows is read."""
+    answer = {"history": [{"t": S, "p": 0.4}]}
+    (path := tmp_path / "pairs.json").write_text(json.dumps([dict(zip(names, ("/x", {"body": answer}), strict=True))]))
+    with pytest.raises(ConfigError, match="pairs of a request and its answer") as problem:
+        md.Archive(tmp_path / "a").add_files(path)
+    form = re.search(r"\{.*\}", str(problem.value))[0]  # type: ignore[index]
+    assert [*json.loads(form.replace("...", "0"))] == ["token_id", "fetched_at", "response"]
+    path.write_text(json.dumps({"token_id": T, "fetched_at": S + 9, "response": answer}))
+    (row,) = md.Archive(tmp_path / "archive", frame="polars").add_files(path).to_dicts()
+    assert (row["kind"], row["stored"]) == ("prices", 1)

@@ -65,6 +65,7 @@ GUARDS: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
     ("trades", "has_removed_levels"): (
         f"ts,token_id,side,price,size\n{S},{T},BUY,.4,10\n{S + 1},{T},BUY,.4,0\n", {},
     ),
+    ("trades", "has_unknown_sides"): (f"ts,token_id,side,price,size,trade_id\n{S},{T},LONG,.4,10,a\n", {}),
     ("trades", "has_sides_of_a_book"): (
         f"ts,token_id,side,price,size\n{S},{T},bid,.4,10\n{S + 1},{T},ask,.5,9\n", {"format": "trades"},
     ),
@@ -104,6 +105,8 @@ _PRICE = f"ts,token_id,price\n{S},{T},.4\n"
 # For each step of a table, a file of which something else would be stored without it, or nothing.
 STEPS: dict[str, tuple[str, dict[str, Any]]] = {
     "token_of_the_option": (f"ts,up_bid,up_ask\n{S},.4,.5\n", {"token_id": "btc"}),
+    "side_of_the_option": (f"ts,token_id,side,price,size\n{S},{T},LONG,.4,3\n", {"sides": {"long": "buy"}}),
+    "sides_as_given": (f"ts,token_id,side,price,size\n{S},{T},BUY,.4,3\n", {"sides": {"buy": "sell"}}),
     "side_of_an_action": (f"ts,token_id,action,price,size\n{S},{T},Sell,.4,3\n", {}),
     "label_of_the_side": (f"ts,market,side,price\n{S},{MARKET},yes,.4\n", {}),
     "label_of_a_word": (f"ts,slug,label,last\n{S},a-b,Yes,.4\n", {}),

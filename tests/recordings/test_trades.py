@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ast
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from cli.run import marketdata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recordings.shapes import EVENTS, MARKET, START, YES, event_file, lines, trade
 from reference.markets import in_kind
 
 import marketdata as md
+from marketdata.cli.messages import in_shell
 from marketdata.errors import ConfigError, NotTidyError, RecordingWarning
 from marketdata.points.schema import TRADES
 
@@ -158,3 +163,57 @@ def test_a_frame_is_named_as_no_file(kind: Any) -> None:
     for passed in (frame, [frame], *([frame.lazy()] if kind == "polars" else [])):
         with pytest.raises(md.errors.ConfigError, match=f"paths has a {kind} .*Frame, which is no file"):
             md.read_trades(passed)
+
+
+WORDS = [("1", "-1"), ("LONG", "SHORT"), ("0", "1"), ("1.0", "-1.0"), ("up", "down"), ("taker", "maker")]
+
+
+def sided(path: Path, words: tuple[str, ...]) -> Path:
+    """A table of twelve trades with these words for their sides, in turn."""
+    rows = [f"{START // 1000 + 60 * k},m,{YES},{words[k % len(words)]},0.4,{1 + k},t{k}" for k in range(12)]
+    path.write_text("\n".join(["ts,market_id,token_id,side,price,size,trade_id", *rows]))
+    return path
+
+
+@pytest.mark.parametrize("words", WORDS, ids=" ".join)
+def test_words_for_a_side_that_may_mean_anything_are_asked_for(tmp_path: Path, words: tuple[str, str]) -> None:
+    """They are never null in silence, and what the message says is enough, in Python and in the shell."""
+    path = sided(tmp_path / "trades.csv", words)
+    with pytest.raises(ConfigError, match="say what they mean") as problem:
+        md.read_trades(path)
+    with pytest.raises(ConfigError, match="say what they mean"):
+        md.Archive(tmp_path / "a").add_files(path)
+    said = ast.literal_eval(re.search(r"sides=(\{[^}]+\})", str(problem.value))[1])  # type: ignore[index]
+    named = [word.lower().removesuffix(".0") for word in words]
+    assert {*said} == {*named}
+    expected = [said[named[k % 2]] for k in range(12)]
+    assert md.read_trades(path, sides=said)["side"].tolist() == expected
+    archive = md.Archive(tmp_path / "a", frame="polars")
+    archive.add_files(path, sides=said)
+    assert archive.trades()["side"].to_list() == expected
+    shell = in_shell(str(problem.value))
+    option = shlex.split(re.search(r"--sides \S+", shell)[0].rstrip("."))  # type: ignore[index]
+    imported = marketdata("import", "b", path.name, *option, cwd=tmp_path)
+    assert imported.returncode == 0, imported.stderr
+    assert md.Archive(tmp_path / "b", frame="polars").trades()["side"].to_list() == expected
+    assert md.read_trades(path, sides={}, frame="polars")["side"].null_count() == 12
+
+
+def test_some_words_that_are_no_side_are_said(tmp_path: Path) -> None:
+    """They are null, with a warning or a note; nothing, in any form, is no side. A wrong name is refused."""
+    path = sided(tmp_path / "trades.csv", ("BUY", "Sell ", "hold"))
+    with pytest.warns(RecordingWarning, match="4 sides are no word for buy or sell and are null, such as 'hold'"):
+        assert md.read_trades(path, frame="polars")["side"].to_list()[:3] == ["buy", "sell", None]
+    assert "4 sides" in md.Archive(tmp_path / "a").add_files(path)["note"][0]
+    nothing = md.read_trades(sided(tmp_path / "none.csv", ("", "unknown", "NaN")), frame="polars")
+    assert nothing["side"].null_count() == 12
+    with pytest.raises(ConfigError, match="names no word of side"):
+        md.read_trades(path, sides={"x": "buy"})
+    with pytest.raises(ConfigError, match="is no dict"):
+        md.read_trades(path, sides={"hold": "hold"})
+
+
+def test_one_token_of_yes_and_no_is_refused(tmp_path: Path) -> None:
+    """A side of Yes and No beside one token says two things of it."""
+    with pytest.raises(ConfigError, match="is called No and Yes"):
+        md.read_trades(sided(tmp_path / "trades.csv", ("yes", "no")))

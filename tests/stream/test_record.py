@@ -115,14 +115,16 @@ class RawDay(Day):
 
 @pytest.mark.parametrize("kind", ["reset", "stall", "garbage", "close"])
 def test_raw_frames_make_the_same_books_later(tmp_path: Path, kind: str) -> None:
-    """An import of the frames has every recorded book; it also has buckets around gaps, which were seen in part."""
-    stream = Stream.drawn(4, seconds=60)
-    day = RawDay(tmp_path / "raw", stream, drawn_faults(stream, kind, 3, 5), down=9)
+    """An import of the frames has every recorded book, and more books where one was known, all as the venue had them."""
+    stream = Stream.drawn(6, seconds=60)
+    day = RawDay(tmp_path / "raw", stream, drawn_faults(stream, kind, 3, 6), down=9)
     day.run()
     later = md.Archive(tmp_path / "later", frame="polars", base="1s")
     later.add_files(tmp_path / "raw", max_age="1d", progress=False)
     now, again = ({key: as_numbers(book) for key, book in books.items()} for books in (day.held, held(later)))
     assert {key: again.get(key) for key in now} == now
+    assert again == {key: as_numbers(stream.second(*key)) for key in again}
+    assert len(again) > len(now)
 
 
 def test_raw_frames_of_a_recording_are_kept(tmp_path: Path) -> None:

@@ -319,6 +319,14 @@ def _legible(archive: Archive, ranges: pl.DataFrame) -> pl.DataFrame:
     return ranges.select(market, "view", "start", "end", pl.Series("points", points), "state")
 
 
+def _given_sides(text: str) -> dict[str, str | None]:
+    """The sides of words, as ``1=buy,-1=sell``; an empty text names none."""
+    pairs = [pair.rpartition("=") for pair in text.split(",") if pair.strip()]
+    if not all(word and side.strip() in ("buy", "sell") for word, _, side in pairs):
+        raise ConfigError("is no list such as 1=buy,-1=sell.", argument="--sides", value=text)
+    return {word: side.strip() for word, _, side in pairs}
+
+
 @parameters.grouped
 def import_(
     archive: parameters.Folder,
@@ -342,6 +350,9 @@ def import_(
     ] = None,
     time_format: Annotated[
         str | None, typer.Option(help="Form of dates that are no ISO 8601, such as %m/%d/%Y.")
+    ] = None,
+    sides: Annotated[
+        list[str] | None, typer.Option(metavar="THEIRS=SIDE,...", help="What words for a side mean, as 1=buy,-1=sell.")
     ] = None,
     clock: Annotated[
         str, typer.Option(help="timestamp (of the venue), received, a column, or modified (of the file).")
@@ -392,13 +403,16 @@ def import_(
                 "is no list such as ts=when,token_id=asset.", argument="--columns", value=",".join(columns)
             )
         renamed = dict(pairs)
+    meant = None if sides is None else _given_sides(",".join(sides))
     if explain:
         from marketdata.recordings.explain import explained
         from marketdata.recordings.files import ReadOptions
         from marketdata.recordings.format import kept_fields
-        from marketdata.recordings.roles import renamed_columns
+        from marketdata.recordings.roles import given_sides, renamed_columns
 
-        options = ReadOptions(clock, kept_fields(keep or ()), form, renamed_columns(renamed), token_id, time_format)
+        options = ReadOptions(
+            clock, kept_fields(keep or ()), form, renamed_columns(renamed), token_id, time_format, given_sides(meant)
+        )
         refused = 0
         for text, problem in explained(source, options):
             typer.echo(messages.in_shell(text))
@@ -417,6 +431,7 @@ def import_(
         clock=clock,
         token_id=token_id,
         time_format=time_format,
+        sides=meant,
         keep=keep or (),
         max_gap=max_gap,
         max_age=max_age,

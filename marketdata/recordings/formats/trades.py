@@ -7,7 +7,7 @@ import polars as pl
 from marketdata.recordings.format import Format, by_parts
 from marketdata.recordings.roles import is_text, numbers
 from marketdata.recordings.table import Batch, Table
-from marketdata.recordings.trades import add_trades
+from marketdata.recordings.trades import add_trades, has_unknown_sides
 
 # Prints have a size; a few rows of a file may be wrong.
 _MOST_EMPTY = 0.05
@@ -84,5 +84,5 @@ FORMAT = Format(
     takes="side transaction_hash maker taker account role trade_id token_id best_bid best_ask maker_asset_id "
     "taker_asset_id",
     read=by_parts(add, "price"),
-    guards=(is_of_an_outcome, has_outcomes_elsewhere, has_removed_levels, has_sides_of_a_book),
+    guards=(is_of_an_outcome, has_outcomes_elsewhere, has_removed_levels, has_sides_of_a_book, has_unknown_sides),
 )
