@@ -70,7 +70,7 @@ def test_the_active_range_of_a_market_bounds_a_long_range(server, transport, bef
     start, end = START - before * MINUTE, START + behind * MINUTE
     for t in (START - 900_000 * MINUTE, START + 200_000 * MINUTE):
         oracle.points["Yes", t] = 0.5
-    record = {"id": "m1", "tokens": [{"id": "1"}, {"id": "2"}], "start_date": to_text(START)}
+    record = {"id": "m1", "slug": "slug", "tokens": [{"id": "1"}, {"id": "2"}], "start_date": to_text(START)}
     record["end_date"] = to_text(START + 800 * MINUTE)
     server.answer = lambda ask: ok(record) if ask.path == "/v1/markets/slug" else oracle(ask)
     there = {key: value for key, value in oracle.points.items() if start <= key[1] < end}

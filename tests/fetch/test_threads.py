@@ -41,7 +41,7 @@ def test_a_market_of_more_than_200_tokens_arrives_whole_or_not_at_all(server) ->
 
 def test_a_slug_and_an_id_are_looked_up_once(server, transport) -> None:
     """A market that discovery knows is not requested again."""
-    server.answer = lambda ask: ok({"id": "m", "tokens": [{"id": "1"}, {"id": "2"}]})
+    server.answer = lambda ask: ok({"id": ask.path[-1], "tokens": [{"id": "1"}, {"id": "2"}]})
     markets = Markets(Interface(transport))
     assert markets.look_up_all(["a", "b", "a"])["a"].tokens == ("1", "2")
     assert markets.look_up("b").tokens == ("1", "2")
