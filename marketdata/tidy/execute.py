@@ -16,6 +16,7 @@ from marketdata.adapters.dispatch import in_memory, names_of, read, series_of
 from marketdata.adapters.frame import Column, Frame, Native, Texts
 from marketdata.adapters.widths import width_beside, width_of
 from marketdata.errors import (
+    LeftOutWarning,
     NoBookWarning,
     NotTidyError,
     OverdrawnWarning,
@@ -337,7 +338,8 @@ def account(
 
     The row of a ``ts`` is known at the end of its bucket. A position has the value of the latest row of its token at or
     before ``ts``, however old; null where that row has no price. A position pays in the bucket of ``resolved_at``, or
-    of ``closed_at`` where that is unknown (see `outcomes`). A payoff without either time is never counted.
+    of ``closed_at`` where that is unknown (see `outcomes`). A payoff without either time is not counted, with a
+    warning.
 
     Parameters
     ----------
@@ -350,7 +352,7 @@ def account(
     width : str or timedelta, optional
         Bucket width of fills and prices, such as "1m"; by default the one that ``prices`` carries.
     outcomes : frame or mapping, optional
-        What tokens pay, and when, as for `brier`; a mapping does not say when.
+        What tokens pay, and when, as for `brier`. A mapping does not say when, so a warning names what is left out.
     cash : float
         What the account holds at the beginning [USD].
     fees : Fees, 0 or function, optional
@@ -386,6 +388,8 @@ def account(
     -----
     OverdrawnWarning
         A ``cash`` above 0 does not pay for the fills.
+    LeftOutWarning
+        Markets that are held paid, and outcomes does not say when.
 
     Examples
     --------
@@ -403,10 +407,10 @@ def account(
     prices = read(prices)
     rows, start = width_of(prices, width, what="prices"), number("cash", cash, least=-np.inf)
     table = in_memory(prices, ("nested", "books", "quotes", "prices"))
-    quotes = _quotes(table, None if fees is None else schedule(fees))
+    quotes, labelled = _quotes(table, None if fees is None else schedule(fees))
     times = np.unique(np.concatenate([np.zeros(0, np.int64), *(one.ts for one in quotes.values())]))
     rows.check(times)
-    resolved = Payoffs({} if outcomes is None else outcomes, [(*token, None) for token in quotes])
+    resolved = Payoffs({} if outcomes is None else outcomes, labelled)
     tokens, traded = _tokens(fills, quotes, resolved, replace(rows, what="fills"))
     ends = [token.settled_at for token in tokens.values() if token.settled_at is not None]
     times = np.unique(np.concatenate([times, *(token.ts for token in tokens.values()), np.array(ends, np.int64)]))
@@ -435,19 +439,19 @@ def _warn_of_overdrawn(times: Ints, cash: Floats, start: float) -> None:
         )
 
 
-def _quotes(frame: Frame, fees: Schedule | None) -> dict[Key, Quotes]:
-    """The quotes of each token, from books, bbo or prices."""
+def _quotes(frame: Frame, fees: Schedule | None) -> tuple[dict[Key, Quotes], Sequence[Token]]:
+    """The quotes of each token, from books, bbo or prices, and the tokens with their labels."""
     if frame.kind == "prices":
         _, series, value = probability_of(frame)
         parts = [series.part(i, i + 1) for i in range(len(series.tokens))]
-        return {part.tokens[0][:2]: Quotes(part.ts, part.values[value]) for part in parts}
+        return {part.tokens[0][:2]: Quotes(part.ts, part.values[value]) for part in parts}, series.tokens
     _, books = frames.sorted_books(frame)
     out = {}
     for i, token in enumerate(books.tokens):
         part = books.part(i, i + 1)
         charge = None if fees is None else fees.charge_for(part)
         out[token[:2]] = Quotes(part.ts, part.mid, part.bids, charge)
-    return out
+    return out, books.tokens
 
 
 def _tokens(
@@ -465,7 +469,7 @@ def _tokens(
         if shares[row]:
             rows_of_token[key].append(row)
     out: dict[Key, rules.Holding] = {}
-    traded = {}
+    traded, never_paid = {}, []
     for key, numbers in sorted(rows_of_token.items()):
         at = np.array(numbers)[np.argsort(ts[numbers], kind="stable")]
         sign = np.where(buys[at], 1.0, -1.0)
@@ -480,6 +484,8 @@ def _tokens(
             )
         payoff, resolved_at = resolved.payoff.get(key), resolved.resolved_at.get(key[0])
         end = None if payoff is None or resolved_at is None else int(rows.width.floor(resolved_at))
+        if payoff is not None and end is None and moved.sum() > TOLERANCE * np.abs(moved).sum():
+            never_paid.append(key[0])
         if end is not None and ts[at[-1]] > end:
             raise NotTidyError(
                 f"Token {key[1]!r} of market {key[0]!r} has a fill at {to_text(int(ts[at[-1]]))}, after its market "
@@ -488,6 +494,14 @@ def _tokens(
         none = Quotes(np.zeros(0, np.int64), np.zeros(0))
         traded[key] = len(at), float(notional[at].sum()), float(fee[at].sum())
         out[key] = rules.Holding(ts[at], moved, money, quotes.get(key, none), end, payoff or 0.0)
+    if never_paid:
+        warn(
+            f"Payoffs of {len(set(never_paid)):,} of {len({key[0] for key in out}):,} markets are not counted, such as "
+            f"that of {never_paid[0]!r}: outcomes does not say when they were paid, so positions keep the value of "
+            "their last price.",
+            LeftOutWarning,
+            hint="Pass a frame with market_id, resolved_token_id and resolved_at, such as market records.",
+        )
     return out, traded
 
 

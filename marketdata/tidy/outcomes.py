@@ -282,6 +282,7 @@ class Payoffs:
                 raise _no_outcomes(names_of(given))
             require("A frame of outcomes", ("market_id", "resolved_token_id"), data)
             self._take_mapping(dict(zip(data["market_id"], data["resolved_token_id"], strict=True)))
+            self.resolved_at = _paid({**data, "payoff": data["resolved_token_id"]}, self.lives)
             return
         require("A frame of outcomes", ID_COLUMNS[:2], data)
         # Rows of tokens are in any order; the first may be the one that won.

@@ -18,6 +18,7 @@ from reference.kinds import close, fewest, of_kind, rows
 from reference.measures import SLACK, taken
 
 import marketdata as md
+from marketdata.errors import LeftOutWarning
 from marketdata.points.schema import TOLERANCE
 from marketdata.times import to_datetime
 
@@ -112,7 +113,23 @@ def test_a_later_price_or_payoff_changes_no_earlier_row() -> None:
     unknown = outcomes.with_columns(
         pl.lit(None, pl.Datetime("us", "UTC")).alias(c) for c in ("resolved_at", "closed_at")
     )
-    assert md.account(fills, books, "1m", outcomes=unknown).total.equals(md.account(fills, books, "1m").total)
+    winner = outcomes.filter(payoff=1.0)["token_label"].first()
+    for timeless in (unknown, {outcomes["market_id"].first(): winner}):
+        with pytest.warns(LeftOutWarning, match="does not say when"):
+            left_out = md.account(fills, books, "1m", outcomes=timeless).total
+        assert left_out.equals(md.account(fills, books, "1m").total)
+
+
+def test_short_records_say_when_a_market_paid() -> None:
+    """market_id, resolved_token_id and resolved_at are enough, as whole records are."""
+    books, outcomes = md.testing.books("polars", buckets=6), md.outcomes(md.testing.markets("polars"))
+    cut, won = books["ts"].unique().sort()[3], outcomes.filter(payoff=1.0)
+    short = won.select("market_id", resolved_token_id="token_id", resolved_at=pl.lit(cut))
+    whole = outcomes.with_columns(resolved_at=pl.lit(cut))
+    fills = bought(books)
+    given = [md.account(fills, books, "1m", outcomes=one).total for one in (short, whole)]
+    assert given[0].equals(given[1])
+    assert not given[0].equals(md.account(fills, books, "1m").total)
 
 
 def test_prices_of_any_kind_of_quote() -> None:
