@@ -55,6 +55,21 @@ def shortened(frame: Any, width: int | None) -> Any:
     return frame.with_columns(**{name: _in_polars(frame[name], width) for name in names})
 
 
+def in_zone(frame: Any, zone: str) -> Any:
+    """The frame with all its times in a time zone; those without one are UTC."""
+    if library(frame) == "pandas":
+        times = frame.select_dtypes(["datetime", "datetimetz"])
+        return frame.assign(**{name: _pandas_zone(times[name].dt, zone) for name in times.columns})
+    from polars import selectors
+
+    naive = selectors.datetime(time_zone=None).dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
+    return frame.with_columns(naive, selectors.datetime(time_zone="*").dt.convert_time_zone(zone))
+
+
+def _pandas_zone(times: Any, zone: str) -> Any:
+    return (times.tz_localize("UTC").dt if times.tz is None else times).tz_convert(zone)
+
+
 def _in_pandas(series: Any, width: int) -> Any:
     ids = series.dropna().explode().unique()
     short = shorten((value for value in ids if isinstance(value, str)), width)

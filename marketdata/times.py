@@ -17,6 +17,8 @@ from marketdata.errors import ConfigError
 from marketdata.resolution import UNITS, micros_of
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     import numpy as np
 
 TimeLike: TypeAlias = "str | float | dt.date | np.datetime64"
@@ -229,6 +231,17 @@ def to_text(micros: int) -> str:
 def to_datetime(micros: int) -> dt.datetime:
     """Aware datetime in UTC (the last representable one for the end of the year 9999)."""
     return _EPOCH + dt.timedelta(microseconds=min(micros, _LAST - 1))
+
+
+def to_zone(value: object, name: str) -> ZoneInfo:
+    """A time zone by its name; ConfigError for anything else."""
+    from zoneinfo import ZoneInfo
+
+    with suppress(LookupError, ValueError, OSError):
+        if isinstance(value, str):
+            return ZoneInfo(value)
+    allowed = "names such as 'America/New_York', 'Europe/London' and 'UTC'"
+    raise ConfigError(f"is no time zone; allowed are {allowed}.", argument=name, value=value)
 
 
 def _before_now(text: str) -> int:

@@ -47,6 +47,19 @@ def test_show_keeps_different_ids_different(ids: set[str], width: int) -> None:
     assert all(text == name for text, name in zip(shown, sorted(ids), strict=True) if len(name) <= width)
 
 
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_show_has_the_times_of_a_zone(kind: Any) -> None:
+    """Times without a zone are UTC; the frame keeps its own."""
+    prices = md.testing.prices(kind)
+    naive = prices.assign(ts=prices["ts"].dt.tz_localize(None)) if kind == "pandas" else prices.with_columns(
+        prices["ts"].dt.replace_time_zone(None))  # fmt: skip
+    for frame in (prices, naive):
+        assert "2025-12-31 19:00:00" in repr(md.show(frame, tz="America/New_York"))
+        assert "2026-01-01 00:00:00" in repr(md.show(frame))
+    with pytest.raises(md.errors.ConfigError, match="is no time zone; allowed are names such as"):
+        md.show(prices, tz="Mars")
+
+
 @pytest.mark.parametrize("value", [5, "text", pl.LazyFrame({"price": [0.5]})])
 def test_show_refuses_what_is_no_frame_in_memory(value: Any) -> None:
     """An error about a frame or a width names what was given and what is allowed."""

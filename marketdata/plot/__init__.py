@@ -1,7 +1,7 @@
 """Charts of tidy frames of any kind, drawn with matplotlib or, interactive, with plotly.
 
 Each chart returns matplotlib Axes (`book` a Figure) or a plotly Figure. Bids are teal, asks are coral, and tokens have
-the colours of the palette in the order of their labels. Times are UTC.
+the colours of the palette in the order of their labels. Times are UTC; ``tz=`` shows those of another time zone.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from marketdata.plot.chart import (
     Look,
     Moment,
     Panel,
+    clock_text,
     draw,
     shares_text,
     time_ends,
@@ -88,7 +89,7 @@ def book(
         moment = _busiest(books) if ts is None else to_micros(ts, "ts")
         at = _add_ladder(side, books, moment, bid_sign=1.0, in_legend=False)
         if at is not None:
-            side.title = f"book at {at:%-d %b %H:%M}"
+            side.title = f"book at {clock_text(at, '%-d %b %H:%M', look.get('tz')).rpartition(' ')[0]}"
             heat.marks.append(Moment(np.datetime64(moment, "us"), ""))
         if (
             metrics_frame is not None
@@ -159,7 +160,7 @@ def ladder(
             low, high = prices.min(), prices.max()
             panel.y_range = low - 0.03 * (high - low), high + 0.03 * (high - low)
         if at is not None:
-            name = f"{name}\n{label} at {at:%Y-%m-%d %H:%M:%S} UTC"
+            name = f"{name}\n{label} at {clock_text(at, '%Y-%m-%d %H:%M:%S', look.get('tz'))}"
     return draw([[panel]], ax, name=name, size=(7, 5), simulated=is_simulated(markets), **look)
 
 

@@ -6,14 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError, not_installed
 from marketdata.points.arguments import choice
-from marketdata.times import to_micros
+from marketdata.times import SECOND, to_micros, to_zone
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
 
 PALETTE = ("#2f6df6", "#f0883e", "#8957e5", "#2da44e", "#cf3f8f", "#9c7a2f")
 BID, ASK = "#12908e", "#e5533d"
@@ -192,6 +196,8 @@ class Chart:
     theme: Theme
     simulated: bool
     title: str = ""
+    zone: ZoneInfo | None = None
+    """The time zone of the axes of time, by default UTC; x stays UTC."""
 
     @property
     def panels(self) -> list[Panel]:
@@ -206,6 +212,7 @@ class Look(TypedDict, total=False):
     theme: Literal["light", "dark"]
     backend: Literal["matplotlib", "plotly"]
     moments: Mapping[str, Any] | None
+    tz: str | None
 
 
 def draw(
@@ -222,8 +229,9 @@ def draw(
     theme: str = "light",
     backend: str = "matplotlib",
     moments: Mapping[str, Any] | None = None,
+    tz: str | None = None,
 ) -> Any:
-    """Draw panels with a library, and ``moments`` in those over time.
+    """Draw panels with a library, and ``moments`` in those over time, whose axes have the time zone ``tz``.
 
     The title is ``title``, else the ``name`` of what is drawn and the range of its times.
     """
@@ -233,11 +241,14 @@ def draw(
         raise not_installed(f"backend={backend!r}", backend, "plot" if backend == "matplotlib" else backend)
     library = import_module(f"marketdata.plot.draw_{backend}")
     size = size or ((10, 4) if len(rows[0]) == 1 else (11, 2.6 * len(rows)))
-    chart = Chart(rows, size, heights, widths, is_page, look, simulated)
+    chart = Chart(rows, size, heights, widths, is_page, look, simulated, zone=None if tz is None else to_zone(tz, "tz"))
     over_time = [panel for panel in chart.panels if panel.time]
     ends = time_ends(*over_time)
-    texts = [np.datetime_as_string(end, unit="m").replace("T", " ") for end in ends or ()]
-    drawn_range = f"{' to '.join(texts)} UTC" if texts else ""
+    local = local_times(np.array(ends or (), "M8[us]"), chart.zone)
+    texts = [text.replace("T", " ") for text in np.datetime_as_string(local, unit="m")]
+    drawn_range = f"{' to '.join(texts)} {tz or 'UTC'}" if texts else ""
+    for panel in over_time if tz else ():
+        panel.x_label = panel.x_label.replace("[UTC]", f"[{tz}]")
     chart.title = title if title is not None else "\n".join(filter(None, (name, drawn_range)))
     if moments and not over_time:
         raise ConfigError("moments= names times, and this chart has no axis of time; leave it out.")
@@ -264,6 +275,45 @@ def time_ends(*panels: Panel) -> tuple[Any, Any] | None:
     times = [np.ravel(mark.x) for panel in panels for mark in panel.marks]
     every = np.concatenate([np.empty(0, "M8[us]"), *times])
     return (every.min(), every.max()) if len(every) else None
+
+
+def local_times(times: Array, zone: ZoneInfo | None) -> Array:
+    """What clocks of a zone show at times of UTC, or the times themselves without a zone."""
+    if zone is None or not times.size:
+        return times
+    from datetime import datetime
+
+    # No zone changes its clocks within a quarter of an hour.
+    quarter = 900 * SECOND
+    whole = times.astype("M8[us]").astype(np.int64) // quarter
+    known = ~np.isnat(times)
+    each, which = np.unique(whole[known], return_inverse=True)
+    moments = [datetime.fromtimestamp(int(one) * 900, zone).utcoffset() for one in each]
+    offsets = np.array([0 if one is None else one.total_seconds() for one in moments], np.int64) * SECOND
+    out = times.astype("M8[us]")
+    out[known] += offsets[which].astype("m8[us]")
+    return out
+
+
+def clock_text(moment: datetime, form: str, tz: str | None) -> str:
+    """A time as a title shows it, and its zone."""
+    local = moment if tz is None else moment.astimezone(to_zone(tz, "tz"))
+    return f"{local:{form}} {tz or 'UTC'}"
+
+
+def apart(ticks: Sequence[tuple[float, str]], places: Array, least: float) -> Sequence[tuple[float, str]]:
+    """The ticks that are ``least`` apart along the axis, those with short texts first."""
+    kept: list[int] = []
+    for one in sorted(range(len(ticks)), key=lambda i: (len(ticks[i][1]), i)):
+        if all(abs(places[one] - places[other]) >= least for other in kept):
+            kept.append(one)
+    return [ticks[one] for one in sorted(kept)]
+
+
+def odds(p: Array) -> Array:
+    """Probabilities as log-odds, those beyond the ends of the axis at these."""
+    inside = within_odds(p)
+    return np.asarray(np.log(inside / (1.0 - inside)))
 
 
 def finite_runs(*columns: Array) -> list[slice]:

@@ -11,7 +11,22 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.ticker import EngFormatter, NullLocator
 
-from marketdata.plot.chart import ASK, FAINT, Band, Bars, Chart, Heat, Line, Moment, Panel, Theme, isolated, within_odds
+from marketdata.plot.chart import (
+    ASK,
+    FAINT,
+    Band,
+    Bars,
+    Chart,
+    Heat,
+    Line,
+    Moment,
+    Panel,
+    Theme,
+    apart,
+    isolated,
+    odds,
+    within_odds,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,7 +93,7 @@ def _fill_panels(chart: Chart, grid: Any) -> None:
                 continue
             box = ax.get_window_extent()
             room = box.width if is_alone else 0.85 * figure.bbox.width * share / shares.sum()
-            pad = _fill_axes(ax, panel, chart.theme, axes[len([p for p in panels if p]) - 1], room / figure.dpi)
+            pad = _fill_axes(ax, panel, chart, axes[len([p for p in panels if p]) - 1], room / figure.dpi)
             _legend(ax, panel, legends)
             # Sharing x hides the labels of all but the lowest row; a panel above a free place needs its own.
             ax.tick_params(labelbottom=bool(panel.x_label))
@@ -109,11 +124,12 @@ def _wrap(text: Text, room: float) -> None:
     text.set_text("\n".join(lines))
 
 
-def _fill_axes(ax: Axes, panel: Panel, theme: Theme, last: Axes, inches: float) -> int:
-    """Draw a panel, with the scale of a heat map to the right of the ``last`` axes of its row.
+def _fill_axes(ax: Axes, panel: Panel, chart: Chart, last: Axes, inches: float) -> int:
+    """Draw a panel of a chart, with the scale of a heat map to the right of the ``last`` axes of its row.
 
     Returns the distance from the panel to a title above its other texts [points].
     """
+    theme = chart.theme
     for mark in panel.marks:
         match mark:
             case Line():
@@ -141,9 +157,10 @@ def _fill_axes(ax: Axes, panel: Panel, theme: Theme, last: Axes, inches: float) 
     if not panel.marks:
         ax.text(0.5, 0.5, panel.empty, transform=ax.transAxes, ha="center", color=FAINT)
     if panel.time and panel.marks:
-        dates = AutoDateLocator(minticks=3, maxticks=8)
+        zone = chart.zone or "UTC"
+        dates = AutoDateLocator(minticks=3, maxticks=8, tz=zone)
         ax.xaxis.set_major_locator(dates)
-        ax.xaxis.set_major_formatter(ConciseDateFormatter(dates, tz="UTC"))
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(dates, tz=zone))
     if panel.log_odds:
         ax.set_yscale("logit", nonpositive="clip")
         ax.yaxis.set_minor_locator(NullLocator())
@@ -156,7 +173,12 @@ def _fill_axes(ax: Axes, panel: Panel, theme: Theme, last: Axes, inches: float) 
     if panel.x_ticks:
         ax.set_xticks(*zip(*panel.x_ticks, strict=True), fontsize="small")
     if panel.y_ticks:
-        ax.set_yticks(*zip(*panel.y_ticks, strict=True), fontsize="small")
+        ticks = panel.y_ticks
+        if panel.log_odds and panel.y_range:
+            places, ends = (odds(np.array(one)) for one in ([at for at, _ in ticks], panel.y_range))
+            height = ax.get_window_extent().height * 72 / ax.figure.dpi
+            ticks = apart(ticks, places * height / (ends[1] - ends[0]), _POINTS_PER_TEXT_ROW)
+        ax.set_yticks(*zip(*ticks, strict=True), fontsize="small")
     ax.set_xlabel(panel.x_label, fontsize="small", color=FAINT)
     ax.set_ylabel(panel.y_label, parse_math=False)
     return 6 + text_rows * _POINTS_PER_TEXT_ROW

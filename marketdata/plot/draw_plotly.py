@@ -5,13 +5,14 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from textwrap import wrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from marketdata.display import without_middle
+from marketdata.errors import ConfigError
 from marketdata.plot.chart import (
     ASK,
     FAINT,
@@ -22,13 +23,19 @@ from marketdata.plot.chart import (
     Detail,
     Heat,
     Line,
+    Mark,
     Moment,
     Panel,
     Theme,
+    apart,
     finite_runs,
     isolated,
-    within_odds,
+    local_times,
+    odds,
 )
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 _PIXELS_PER_INCH = 88
 _PIXELS_PER_TEXT_ROW = 14
@@ -41,6 +48,8 @@ _MOST_TICK_LETTERS = 22
 
 def draw(chart: Chart) -> go.Figure:
     """Draw all panels on one interactive figure, as wide as its place on the page."""
+    if chart.zone is not None:
+        _to_local(chart, chart.zone)
     height = chart.size[1] * _PIXELS_PER_INCH
     figure = make_subplots(
         rows=len(chart.rows),
@@ -60,6 +69,40 @@ def draw(chart: Chart) -> go.Figure:
                 text_rows = max(text_rows, _fill(figure, panel, {"row": row, "col": column}, in_legend, chart))
     _dress(figure, chart, height, entries=len(in_legend), text_rows=text_rows)
     return figure
+
+
+def _to_local(chart: Chart, zone: ZoneInfo) -> None:
+    """Move all times to what clocks of a zone show: plotly knows no zones.
+
+    ConfigError for a range with an hour that these clocks show twice, since lines would go back in it.
+    """
+    for panel in (one for one in chart.panels if one.time):
+        if panel.x_range is not None:
+            hours = np.arange(panel.x_range[0], panel.x_range[1], np.timedelta64(1, "h"))
+            again = np.flatnonzero(np.diff(local_times(hours, zone)) <= np.timedelta64(0))
+            if len(again):
+                hour = np.datetime_as_string(hours[again[0]], unit="m").replace("T", " ")
+                raise ConfigError(
+                    f"has an hour twice, at {hour} UTC, which plotly cannot draw; allowed are a range without "
+                    "that hour and backend='matplotlib'.",
+                    argument="tz",
+                    value=zone.key,
+                )
+            panel.x_range = (*local_times(np.array(panel.x_range, "M8[us]"), zone),)
+        panel.marks = [_local(mark, zone) for mark in panel.marks]
+
+
+def _local(mark: Mark, zone: ZoneInfo) -> Mark:
+    x = local_times(np.atleast_1d(mark.x), zone)
+    if isinstance(mark, Moment):
+        return mark._replace(x=x[0])
+    if isinstance(mark, Line | Bars):
+        details = [
+            detail._replace(values=local_times(detail.values, zone)) if detail.values.dtype.kind == "M" else detail
+            for detail in mark.details
+        ]
+        return mark._replace(x=x, details=details)
+    return mark._replace(x=x)
 
 
 def _fill(figure: go.Figure, panel: Panel, place: dict[str, int], in_legend: set[str], chart: Chart) -> int:
@@ -113,7 +156,12 @@ def _fill(figure: go.Figure, panel: Panel, place: dict[str, int], in_legend: set
         )
         x_axis.update(tickvals=places, ticktext=names)
     if panel.y_ticks:
-        places, names = zip(*panel.y_ticks, strict=True)
+        ticks = panel.y_ticks
+        if panel.log_odds and panel.y_range:
+            low, high = odds(np.array(panel.y_range))
+            height = chart.size[1] * _PIXELS_PER_INCH / len(chart.rows)
+            ticks = apart(ticks, odds(np.array([at for at, _ in ticks])) * height / (high - low), _PIXELS_PER_TEXT_ROW)
+        places, names = zip(*ticks, strict=True)
         texts = [_plain(without_middle(name, _MOST_TICK_LETTERS)) for name in names]
         y_axis.update(tickvals=_y(np.array(places), panel), ticktext=texts)
     if not panel.marks or (panel.time and not panel.x_label):
@@ -271,8 +319,7 @@ def _y(values: Array, panel: Panel) -> Array:
     """Places along y: plotly has no axis of log-odds, so they are log(p / (1 - p))."""
     if not panel.log_odds:
         return values
-    inside = within_odds(values)
-    return np.log(inside / (1.0 - inside))
+    return odds(values)
 
 
 def _times(values: Array) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 
 from marketdata.adapters.dispatch import collected, in_memory, names_of, series_of
-from marketdata.errors import ConfigError
+from marketdata.errors import ConfigError, NotTidyError
 from marketdata.plot.chart import (
     ASK,
     BID,
@@ -63,6 +63,7 @@ def prices(
       panel; ``ax.figure.axes`` has all.
     - A gap of the data is a gap of the line: a missing bucket of a frame that carries its width, else ten usual steps.
       A point without neighbours is a dot.
+    - Trades are joined in their order, each token by itself, also of two outcomes.
     - A market with more than six tokens has colours for the six with the highest last value.
 
     Parameters
@@ -82,7 +83,8 @@ def prices(
     **look
         Options of every chart. ``title`` is by default the market and the range of time. ``theme`` is "light" or
         "dark". ``backend`` is "matplotlib" or "plotly", which is
-        interactive and needs the extra ``plotly``. Charts over time take ``moments``, a mapping of text to time.
+        interactive and needs the extra ``plotly``. Charts over time take ``moments``, a mapping of text to time, and
+        ``tz``, the time zone that the axis shows, such as "America/New_York". Times that you pass stay UTC.
 
     Examples
     --------
@@ -100,14 +102,18 @@ def prices(
             "is for prices on a plain scale; log_odds=True has one of its own.", argument="ylim", value=ylim
         )
     names = names_of(frame)
+    if {*_BAR_COLUMNS} <= {*names} and not {"price", "mid"} & {*names}:
+        raise NotTidyError("These are bars, which have four prices each: md.plot.candles(bars) draws them.")
     value = "mid" if "side" in names or ("mid" in names and "price" not in names) else "price"
-    table = in_memory(frame, ["quotes", "some_quotes"] if value == "mid" else ["prices"])
+    has_prints = schema.is_prints(names)
+    value = "price" if has_prints else value
+    table = in_memory(frame, ["trades"] if has_prints else ["quotes", "some_quotes"] if value == "mid" else ["prices"])
     columns = [value, *(c for c in (f"{value}_count",) if c in table.names)]
     questions, recorded = questions_of(markets)
     panels = []
     for market_id, tokens in _by_market(token_series(table, columns), recorded):
         panel = Panel(f"{value} [probability]", title=market_name(questions, market_id, 200))
-        shown = tokens[:1] if len(tokens) == 2 and not both else tokens
+        shown = tokens[:1] if len(tokens) == 2 and not both and not has_prints else tokens
         for token, colour, legend in coloured(shown, value, "tokens"):
             ts, price, *counts = token.broken(*columns)
             details = [Detail("points", values, ",.0f") for values in counts]

@@ -16,6 +16,7 @@ from marketdata.adapters.widths import carried_width
 from marketdata.display import without_middle
 from marketdata.errors import ConfigError
 from marketdata.plot.chart import FAINT, PALETTE, Array
+from marketdata.points.columns import Series
 
 # Any stands for a frame of market records.
 Questions = Mapping[str, str] | Any
@@ -41,7 +42,11 @@ def token_series(table: Frame, columns: Sequence[str], names: Mapping[str, str] 
     """The rows of each token by time, or of each market, with its label or the name of its market in ``names``."""
     carried = carried_width(table.native)
     width = None if carried is None else carried.micros
-    _, series = frames.sorted_series(table, columns)
+    if table.kind == "trades":  # several prints may share a time
+        table, rows = frames.sorted_rows(table)
+        series = Series(rows.tokens, rows.bounds, rows.ts, {name: table.numbers(name) for name in columns})
+    else:
+        _, series = frames.sorted_series(table, columns)
     ts = series.ts.view("M8[us]")
     for (market, token, label), (a, b) in zip(series.tokens, pairwise(series.bounds.tolist()), strict=True):
         name = token_name(token, label) if names is None else market_name(names, market, 60)

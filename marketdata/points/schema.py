@@ -155,7 +155,7 @@ def kind_of(
         if "books" not in lacks and frame_name(present) != "trades":
             raise _levels_refused(wanted)
         if frame_name(present) == "trades":
-            raise _no_kind(present, lacks)
+            raise _no_kind(present, {} if "series" in wanted else lacks)
         # Levels of a book that lack a column are no prices: a mean over them would mean nothing.
         lacks = {"books": lacks["books"]}
     elif set(LISTS) <= names and ("nested" in wanted or {"books", "series"} & set(wanted) == {"books"}):

@@ -10,13 +10,14 @@ import numpy as np
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, in_memory, is_in_memory, names_of, run
 from marketdata.adapters.frame import Frame, Native, Texts
-from marketdata.display import library, shortened
+from marketdata.display import in_zone, library, shortened
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.arguments import texts
 from marketdata.points.mirrors import label_rank
 from marketdata.points.records import TOKEN_LISTS
 from marketdata.points.schema import ID_COLUMNS, Kind, require
 from marketdata.tidy.records import columns_of
+from marketdata.times import to_zone
 
 
 def named(frame: F, markets: Any, columns: str | Iterable[str] = ("slug", "question")) -> F:
@@ -108,12 +109,13 @@ class Shown:
         return str(self._frame._repr_html_())
 
 
-def show(frame: Any, *, id_width: int | None = 16) -> Shown:
+def show(frame: Any, *, id_width: int | None = 16, tz: str | None = None) -> Shown:
     """A frame to print or to end a cell with, its long ids shortened.
 
     Returns an object with the text and HTML of the pandas or polars DataFrame. Ids longer than ``id_width`` characters
     are shortened, and different ids stay different. ``id_width`` is at least 6. None shortens no id. Rows that are
     sorted by token begin with Yes in each market, whichever id is smaller; the index of pandas stays with its row.
+    ``tz`` is a time zone, such as "America/New_York", in which times are shown; by default they stay as they are.
 
     Examples
     --------
@@ -128,7 +130,8 @@ def show(frame: Any, *, id_width: int | None = 16) -> Shown:
         )
     if id_width is not None and not (type(id_width) is int and id_width >= 6):
         raise ConfigError("is refused; allowed are None and whole numbers from 6.", argument="id_width", value=id_width)
-    return Shown(shortened(yes_first(frame), id_width))
+    shown = shortened(yes_first(frame), id_width)
+    return Shown(shown if tz is None else in_zone(shown, to_zone(tz, "tz").key))
 
 
 def yes_first(frame: Any) -> Any:

@@ -11,11 +11,13 @@ from marketdata.adapters.widths import width_of, with_width
 from marketdata.errors import ConfigError
 from marketdata.points import returns as rules
 from marketdata.points.arguments import text
+from marketdata.points.bars import bars
 from marketdata.points.columns import Series
 from marketdata.points.grids import RowWidth, widths
 from marketdata.points.returns import How
 from marketdata.points.schema import Kind, kind_of, value_columns
 from marketdata.resolution import BucketWidth, Width
+from marketdata.tidy.frames import prints_of
 from marketdata.tidy.measures import sorted_top
 
 PRICED_KINDS: tuple[Kind, ...] = ("nested", "books", "series")
@@ -60,7 +62,8 @@ def ohlc(frame: F, resolution: Width, value: str | None = None, width: Width | N
     One row per token (market) and bucket: ``ts`` (bucket start, UTC), ids, ``open high low close`` and ``points``, the
     number of values. ``value`` is a column of the frame, or of `bbo` for books. It is ``price`` by default, or the
     ``mid`` of books. ``resolution`` and ``width`` are bucket widths as in `resample`. Nulls are left out; a bucket
-    without a value has no row. Bars of prices at 1m show extremes of means over a minute, not of trades.
+    without a value has no row. Bars of prices at 1m show extremes of means over a minute, not of trades; those of
+    trades are the first five columns of their bars in `resample`, with ``points`` for ``count``.
 
     Examples
     --------
@@ -70,15 +73,19 @@ def ohlc(frame: F, resolution: Width, value: str | None = None, width: Width | N
     (0.4, 0.43, 0.4, 0.43, 3)
     """
 
-    def bars(part: Frame) -> Native:
+    def made(part: Frame) -> Native:
         grid = widths(resolution, RowWidth.optional(width, part.width))
+        if part.kind == "trades" and value in (None, "price"):
+            of_prints = bars(prints_of(part), grid.target)
+            values = {name: of_prints.values[name] for name in ("open", "high", "low", "close")}
+            return frames.to_frame(part, of_prints, {**values, "points": of_prints.values["count"]})
         part, series, chosen = value_of(part, value)
         if part.is_whole:
             grid.on_times(series.ts)
         bars_of_part = rules.ohlc(series, chosen, grid.target)
         return frames.to_frame(part, bars_of_part, bars_of_part.values)
 
-    return with_width(run(frame, bars, PRICED_KINDS, keep_extra=True), BucketWidth.of(resolution))  # type: ignore[no-any-return]
+    return with_width(run(frame, made, ("trades", *PRICED_KINDS), keep_extra=True), BucketWidth.of(resolution))  # type: ignore[no-any-return]
 
 
 def returns(frame: F, value: str | None = None, width: Width | None = None, *, how: How = "simple") -> F:

@@ -863,3 +863,71 @@ def test_a_scale_of_the_data_holds_all_prices_and_little_more(backend: str) -> N
     assert high - low == pytest.approx(1.1 * (most - least))
     with pytest.raises(md.errors.ConfigError, match="ylim='data' is for prices on a plain scale"):
         plot.prices(prices, ylim="data", log_odds=True, backend=backend)
+
+
+def labels_of_time(figure: Any) -> list[str]:
+    if isinstance(figure, go.Figure):
+        return [figure.layout.xaxis.title.text, figure.layout.title.text, figure.data[0].x[0]]
+    figure.figure.draw_without_rendering()
+    offset = figure.xaxis.get_offset_text().get_text()
+    return [figure.get_xlabel(), figure.get_title("left"), figure.get_xticklabels()[0].get_text() + offset]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_axis_of_time_shows_the_clocks_of_a_zone(backend: str) -> None:
+    """Axis, title, hover and the name of a ladder have local times; another name than that of a zone is refused."""
+    zone, books = "Asia/Kolkata", testing.books()
+    axis, title, first = labels_of_time(plot.prices(testing.prices(), tz=zone, backend=backend))
+    assert axis == f"time [{zone}]"
+    assert "2026-01-01 05:30" in title
+    assert zone.split("/", maxsplit=1)[0] in title
+    assert "05:30" in first
+    ladder = plot.ladder(books, token="Yes", ts="2026-01-01T00:01", tz=zone, backend=backend)
+    name = ladder.layout.title.text if backend == "plotly" else ladder.get_title("left")
+    assert "05:31:00 Asia/Kolkata" in name.replace("<br>", " ")
+    for value in ("Mars", "America", "", 3):
+        with pytest.raises(md.errors.ConfigError, match="America/New_York"):
+            plot.prices(testing.prices(), tz=value, backend=backend)
+
+
+@given(st.sampled_from(["America/New_York", "Europe/London", "Australia/Lord_Howe"]), st.integers(0, 8759))
+@settings(max_examples=20)
+def test_times_of_plotly_are_those_of_a_clock(zone: str, hour: int) -> None:
+    """Each point is where the clock of the zone stands; a range with an hour that the clock shows twice is refused."""
+    ts = pd.date_range("2026-01-01", periods=6, freq="30min", tz="UTC") + pd.Timedelta(hours=hour)
+    frame = pd.DataFrame({"ts": ts, "market_id": "m", "token_id": "t", "token_label": "Yes", "price": 0.5})
+    local = ts.tz_convert(zone).tz_localize(None)
+    if not local.is_monotonic_increasing or local.has_duplicates:
+        with pytest.raises(md.errors.ConfigError, match="has an hour twice"):
+            plot.prices(frame, tz=zone, backend="plotly")
+        return
+    drawn = plot.prices(frame, tz=zone, backend="plotly").data[0].x
+    assert [pd.Timestamp(one) for one in drawn] == local.tolist()
+
+
+@pytest.mark.parametrize("inches", [1, 2, 4])
+def test_no_tick_is_over_another_one(inches: int) -> None:
+    """Ticks of log-odds are left out where an axis is too low for all of them."""
+    prices = testing.prices(buckets=50).assign(price=np.linspace(0.0005, 0.9995, 100))
+    figure, ax = plt.subplots(figsize=(4, inches))
+    plot.prices(prices, ax, log_odds=True)
+    figure.draw_without_rendering()
+    boxes = [tick.get_window_extent() for tick in ax.get_yticklabels() if tick.get_text()]
+    assert len(boxes) >= inches + 1
+    assert not any(box.overlaps(other) for i, box in enumerate(boxes) for other in boxes[:i])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_trades_are_drawn_print_by_print(backend: str) -> None:
+    """Each token has its own line, with prints that share a time; bars are drawn as candles, which the error says."""
+    trades = testing.trades("polars")
+    trades = pl.concat([trades, trades.head(1).with_columns(price=pl.lit(0.5))])
+    figure = plot.prices(trades, backend=backend)
+    lines = [line.y for line in figure.data] if backend == "plotly" else [line.get_ydata() for line in figure.lines]
+    drawn = np.concatenate(lines)
+    assert sorted(drawn[np.isfinite(drawn)]) == sorted(trades["price"])
+    assert len(lines) == trades["token_id"].n_unique()
+    bars = md.resample(trades, "1m")
+    with pytest.raises(md.errors.NotTidyError, match=r"md\.plot\.candles\(bars\)"):
+        plot.prices(bars, backend=backend)
+    plot.candles(bars, backend=backend)

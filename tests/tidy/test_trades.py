@@ -110,3 +110,22 @@ def test_functions_of_one_row_a_time_name_the_kind() -> None:
         md.mid(md.testing.trades())
     with pytest.raises(NotTidyError, match="resample"):
         md.align(md.testing.trades(), "1m")
+
+
+@given(strategies.trade_frames("polars"), st.sampled_from([*SECONDS]))
+@settings(max_examples=20)
+def test_ohlc_of_trades_are_the_prices_of_their_bars(prints: pl.DataFrame, width: str) -> None:
+    """Open to close are those of `resample`, and points its count."""
+    bars = md.resample(prints, width)
+    want = bars.select("ts", "token_id", "open", "high", "low", "close", points="count")
+    found = md.ohlc(prints, width)
+    assert found.select(want.columns).cast({"points": pl.Int64}).equals(want.cast({"points": pl.Int64}))
+    assert md.ohlc(prints.lazy(), width).collect().equals(found)
+
+
+def test_what_takes_one_row_a_time_says_how_trades_become_that() -> None:
+    """Bars of trades are a way out that works."""
+    trades = md.testing.trades("polars")
+    with pytest.raises(NotTidyError, match=r"md\.resample\(trades, '1m'\) gives bars"):
+        md.returns(trades, width="1m")
+    assert md.returns(md.resample(trades, "1m"), "close").height > 0
