@@ -63,7 +63,7 @@ def ohlc(frame: F, resolution: Width, value: str | None = None, width: Width | N
     number of values. ``value`` is a column of the frame, or of `bbo` for books. It is ``price`` by default, or the
     ``mid`` of books. ``resolution`` and ``width`` are bucket widths as in `resample`. Nulls are left out; a bucket
     without a value has no row. Bars of prices at 1m show extremes of means over a minute, not of trades; those of
-    trades are the first five columns of their bars in `resample`, with ``points`` for ``count``.
+    trades are the prices of their bars in `resample`, with ``points`` for ``count``.
 
     Examples
     --------
