@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from marketdata.registration import install
+from marketdata.adapters.registration import install
 
 __version__ = "0.1.0"
 
@@ -75,7 +75,7 @@ class _NotInstalled:
         return f"<{self.__doc__}>"
 
 
-install()
+install(lambda: import_module("marketdata.accessor").Accessor)
 
 
 def __getattr__(name: str) -> object:

@@ -5,7 +5,6 @@ From top to bottom; a module imports its own layer and lower ones::
     cli
     marketdata/__init__            public names, loaded on first use
     service  testing  mcp
-    registration                   df.md, once a frame library is imported
     pandas  polars                 import a library that has df.md
     simulation
     client  archive
@@ -64,7 +63,7 @@ LAYERS = (
     ("typing",),
     ("client", "archive"),
     ("simulation",),
-    ("registration", "pandas", "polars"),
+    ("pandas", "polars"),
     ("service", "testing", "mcp"),
     ("marketdata",),
     ("cli",),
@@ -74,7 +73,7 @@ FORBIDDEN = {
     "tidy": {"fetch"},
     "client": {"archive"},
     "archive": {"client", "fetch"},
-    "service": {"client", "fetch", "accessor", "plot", "simulation", "registration"},
+    "service": {"client", "fetch", "accessor", "plot", "simulation"},
 }
 HEAVY = ("pandas", "polars", "pyarrow", "fastapi", "deltalake", "matplotlib")
 
@@ -158,7 +157,7 @@ import marketdata
 import polars
 for kind in (pandas.DataFrame, polars.DataFrame):
     modules = [type(finder).__module__ for finder in sys.meta_path]
-    print(kind.md is marketdata.Accessor, modules.count("marketdata.registration"))
+    print(kind.md is marketdata.Accessor, modules.count("marketdata.adapters.registration"))
 """
 
 
