@@ -21,7 +21,7 @@ from marketdata.archive.reading import Reading
 from marketdata.archive.recording import Recording
 from marketdata.archive.scan import EngineName
 from marketdata.archive.selection import Selection
-from marketdata.archive.sources import Sources, parts_folder
+from marketdata.archive.sources import Sources
 from marketdata.archive.storage.files import located
 from marketdata.archive.store import ArchiveStore
 from marketdata.display import html_table
@@ -356,23 +356,10 @@ class Archive(Generic[Frame]):
         found = open_set(name)
         open_files.check_licence(found, licence)
         bounds = [None if at is None else to_micros(at, what) for what, at in (("start", start), ("end", end))]
-        hours = open_files.hours_of(found, *bounds)
-        given = None if only is None else names("only", only)
-        selection = wanted.Selection(None if given is None else tuple(given), *bounds)
-        known = Sources(self._store)
-        fetched = open_files.fetched(
-            address or str(found.address), hours, wanted.wanted_in(selection, self._store.catalog["markets"]),
-            folder := parts_folder(self._store), known.files(name), progress,
-        )  # fmt: skip
-        files = list(fetched)
-        paths = [path for _, path in files if path is not None]
-        if not paths:
-            problem = f"is in none of the {len(files)} files; they name markets and tokens by their ids."
-            raise ConfigError(problem, argument="only", value=only)
-        report = self.add_files(paths, only=given, start=start, end=end, format=found.format, progress=progress)
-        known.add(found, {remote.url: remote.etag for remote, _ in files})
-        open_files.forget(folder, [remote for remote, _ in files])
-        return report
+        given = None if only is None else tuple(names("only", only))
+        selection = wanted.Selection(given, *bounds)
+        with Sources(self._store).fetched(found, selection, address, progress=progress) as paths:
+            return self.add_files(paths, only=given, start=start, end=end, format=found.format, progress=progress)
 
     @takes(Selected)
     @with_flags("all_markets", "clamp", "dry_run", "refresh", "progress")
