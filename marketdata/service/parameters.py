@@ -10,7 +10,16 @@ from urllib.parse import unquote_to_bytes
 
 from fastapi import HTTPException, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from marketdata.decimals import parse_number
@@ -85,7 +94,10 @@ def invalid_parameter(name: str, message: str, kind: str) -> RequestValidationEr
     return RequestValidationError([{"loc": ("query", name), "msg": message, "type": kind}])
 
 
-_Segment = Annotated[str, Field(min_length=1, max_length=200), BeforeValidator(_path_text)]
+# What the description says of ids in paths, and of times in a query; what has the form may be no time all the same.
+_OF_IDS: dict[str, JsonValue] = {"pattern": r"^[^\u0000-\u001f\u007f-\u009f]+$"}
+_OF_TIMES = {"type": "string", "pattern": r"^(?:\d{1,18}(?:\.\d{1,18})?|\d{4}-\d\d-\d\d.*|\d{8}[Tt].*)$"}
+_Segment = Annotated[str, Field(min_length=1, max_length=200, json_schema_extra=_OF_IDS), BeforeValidator(_path_text)]
 IdOrSlug = Annotated[_Segment, Path(description="Market ID or market slug.")]
 TokenId = Annotated[_Segment, Path(description="Token ID.")]
 _Whole = BeforeValidator(_whole_number)
@@ -93,10 +105,10 @@ _Cursor = Annotated[str | None, Field(description="`metadata.next_cursor` of the
 _Time = Annotated[
     int,
     BeforeValidator(_read_time),
-    WithJsonSchema({"type": "string"}),
+    WithJsonSchema(_OF_TIMES),
     Field(description="ISO 8601 timestamp or Unix seconds; without a zone it is UTC."),
 ]
-_LastTime = Annotated[int, BeforeValidator(_read_last_time), WithJsonSchema({"type": "string"})]
+_LastTime = Annotated[int, BeforeValidator(_read_last_time), WithJsonSchema(_OF_TIMES)]
 
 
 class HistoryQuery(BaseModel):

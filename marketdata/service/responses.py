@@ -44,7 +44,7 @@ class HistoryPageMetadata(models.Body):
 class OrderBookSnapshot(models.Body):
     """One book (interface 2.3): levels are [price, size], best first."""
 
-    t: str
+    t: models.Time
     bids: list[tuple[float, float]]
     asks: list[tuple[float, float]]
 
@@ -52,14 +52,14 @@ class OrderBookSnapshot(models.Body):
 class PricePoint(models.Body):
     """One price (readings: price point)."""
 
-    t: str
+    t: models.Time
     p: float | None
 
 
 _METRIC_FIELDS: dict[str, Any] = dict.fromkeys(METRICS, (float | None, None))
 
 
-class MetricPoint(create_model("Metrics", __base__=models.Body, t=(str, ...), **_METRIC_FIELDS)):  # type: ignore[misc]
+class MetricPoint(create_model("Metrics", __base__=models.Body, t=(models.Time, ...), **_METRIC_FIELDS)):  # type: ignore[misc]
     """One point of a market's metrics (readings, metric point); each of `METRICS` is a number or null."""
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import queue
+import ssl
 import threading
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from marketdata.clock import SYSTEM
 from marketdata.errors import AuthenticationError, not_installed
+from marketdata.fetch.http.connection import bundle
 from marketdata.points.columns import Token
 from marketdata.stream.channel import Channel
 from marketdata.times import SECOND
@@ -95,7 +97,7 @@ class Connections:
         try:
             async with connect(
                 channel.address, max_size=_LARGEST_FRAME, ping_interval=None, close_timeout=1, open_timeout=_OPENING,
-                additional_headers=channel.headers(), max_queue=None,
+                additional_headers=channel.headers(), max_queue=None, **_certificates(channel.address),
             ) as socket:  # fmt: skip
                 for text in channel.subscription(tokens):
                     await socket.send(text)
@@ -161,3 +163,9 @@ class Connections:
 
 def _now() -> int:
     return int(SYSTEM.time() * SECOND)
+
+
+def _certificates(address: str) -> dict[str, Any]:
+    """The certificates that vouch for a stream, where the environment names some."""
+    named = bundle() if address.startswith("wss:") else None
+    return {} if named is None else {"ssl": ssl.create_default_context(cafile=named)}

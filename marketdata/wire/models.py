@@ -17,6 +17,7 @@ LARGEST_LIMIT = 200
 ISO_PATTERN = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$"
 # What the description says of times; an archive has them so.
 _OF_TIMES: dict[str, Any] = {"format": "date-time", "pattern": ISO_PATTERN}
+Time = Annotated[str, Field(json_schema_extra=_OF_TIMES)]
 # Some services write ids as numbers.
 RecordId = Annotated[StrictStr, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 M = TypeVar("M", bound=BaseModel)

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,6 +40,7 @@ from marketdata.errors import (
 )
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Transport
+from marketdata.stream.connection import Connections
 
 Connect = Callable[..., Transport]
 GOOD = ok({"a": list(range(500))})
@@ -498,6 +500,31 @@ def test_a_key_leaves_this_machine_without_tls_only_if_the_user_says_so(url) -> 
 
 
 @pytest.mark.fault("N29")
+def test_the_bundle_vouches_for_a_stream_too(certificate, monkeypatch) -> None:
+    """A recorder takes the certificates that the environment names, as a client does, and no others."""
+    from websockets.sync.server import serve
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with serve(lambda socket: socket.send("{}"), "127.0.0.1", 0, ssl=context) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"wss://127.0.0.1:{server.socket.getsockname()[1]}"
+        channel = SimpleNamespace(
+            address=address, headers=dict, subscription=lambda _: [], has_key=False, name="v", pong=None
+        )
+        ends = []
+        for file in (None, certificate.with_name("cert.pem")):
+            if file is not None:
+                monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(file))
+            connections = Connections(channel)  # type: ignore[arg-type]
+            connections.open(1, [])
+            ends.append(connections.events.get(timeout=10))
+            connections.close()
+        server.shutdown()
+    assert (ends[0].kind, b"certificate verify failed" in ends[0].body) == ("end", True)
+    assert (ends[1].kind, ends[1].body) == ("frame", b"{}")
+
+
 def test_netrc_and_a_proxy_for_http_are_not_used(server, connect, tmp_path, monkeypatch) -> None:
     """The key is the only credential."""
     netrc = tmp_path / "netrc"

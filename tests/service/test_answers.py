@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jsonschema
 import pytest
 from reference.memory import MemoryArchive
@@ -118,6 +120,28 @@ def test_the_description_has_the_names_of_the_interface(document: dict) -> None:
         assert item["get"]["security"] == [{"APIKeyHeader": []}]
         assert {"200", "400", "401", "422", "429", "500"} <= set(item["get"]["responses"])
     assert {"403", "404"} <= set(books["responses"])
+
+
+TAKEN = ["2026-01-31T12:00:00Z", "2026-01-31T12:00:00.5+05:30", "2026-01-31 12:00", "2026-01-31", "20260131T12",
+         "1769860800", "1769860800.25"]  # fmt: skip
+
+
+def test_the_description_has_patterns_of_times_and_ids(document: dict, local: Web) -> None:
+    """What the service takes has the pattern, and what has it not is refused; times of answers have theirs."""
+    schemas = {p["name"]: p["schema"] for p in document["paths"][BOOKS]["get"]["parameters"]}
+    time, name = schemas["start_ts"]["pattern"], schemas["id_or_slug"]["pattern"]
+    end = "2027-01-01"
+    for text in TAKEN:
+        assert re.search(time, text)
+        assert local.get("/v1/markets/m1/books", start_ts=text, end_ts=end, resolution="1d").status == 200, text
+    for text in ("yesterday", "-5", "1e9", "", "NaN"):
+        assert not re.search(time, text)
+        assert local.get("/v1/markets/m1/books", start_ts=text, end_ts=end, resolution="1d").status == 400, text
+    assert all(re.search(name, text) for text in ("m1", "é-–", "a/b", " "))
+    assert not any(re.search(name, text) for text in ("", "a\nb", "\x00", "\x7f"))
+    t = document["components"]["schemas"]["OrderBookSnapshot"]["properties"]["t"]
+    assert re.search(t["pattern"], "2026-01-31T12:00:00.25Z")
+    assert not re.search(t["pattern"], "2026-01-31")
 
 
 def test_every_answer_is_in_its_schema(local: Web, document: dict) -> None:

@@ -115,7 +115,7 @@ class RawDay(Day):
 
 @pytest.mark.parametrize("kind", ["reset", "stall", "garbage", "close"])
 def test_raw_frames_make_the_same_books_later(tmp_path: Path, kind: str) -> None:
-    """An import of the frames has every recorded book, and more books where one was known, all as the venue had them."""
+    """An import of the frames has every recorded book, and more where one was known, all as the venue had them."""
     stream = Stream.drawn(6, seconds=60)
     day = RawDay(tmp_path / "raw", stream, drawn_faults(stream, kind, 3, 6), down=9)
     day.run()

@@ -113,6 +113,11 @@ class Adapter(HTTPAdapter):
         return pool
 
 
+def bundle() -> str | None:
+    """The file of certificates that the environment names."""
+    return next(filter(None, map(os.environ.get, BUNDLE_VARIABLES)), None)
+
+
 def new_session(base_url: str) -> requests.Session:
     """A session for all threads of a client; it keeps connections that an answer was read from to its end."""
     session = requests.Session()
@@ -120,7 +125,7 @@ def new_session(base_url: str) -> requests.Session:
     session.trust_env = False
     if base_url.startswith("https:"):
         session.proxies = dict(get_environ_proxies(base_url))
-        session.verify = next(filter(None, map(os.environ.get, BUNDLE_VARIABLES)), True)
+        session.verify = bundle() or True
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     session.headers.clear()
     for scheme in ("https://", "http://"):
