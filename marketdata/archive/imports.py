@@ -135,11 +135,11 @@ class Import:
                 continue
             before, refused = copy.copy(self.feed), None
             part = ImportedFile(self, table, chosen)
-            if i == new[-1] and not chosen.changes:  # books of moments count more than those that are still open
+            if i == new[-1] and not chosen.changes:  # open books end before books of single moments begin
                 part.keep(self.feed.finish())
             try:
                 part.add_recording()
-            except ConfigError as problem:  # it leaves no book
+            except ConfigError as problem:  # a file that is refused leaves no book open
                 refused, self.feed = _naming(file, problem), before
                 part = ImportedFile(self, table, chosen)
             if i == new[-1] and (chosen.changes or refused is not None):

@@ -29,7 +29,7 @@ from marketdata.points.views import VIEWS, View
 from marketdata.times import SECOND, Range
 
 _FILE_BYTES = 8_000_000
-# So many row groups may be looked into for the rows of one market, in the mean.
+# The rows of one market may lie in so many row groups, on average; in more, the files are rewritten.
 _DEEPEST = 2.5
 _NONE = np.empty(0, np.int64)
 _HOUR = 3600 * SECOND

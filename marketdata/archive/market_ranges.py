@@ -15,7 +15,8 @@ from marketdata.points.columns import Data, Ints
 from marketdata.times import Range
 
 Bools = NDArray[np.bool_]
-Ranges = Mapping[str, Sequence[Range]]  # by market, as records and times
+# By market.
+Ranges = Mapping[str, Sequence[Range]]
 Records = Mapping[str, Sequence[CoverageRecord]]
 Times = Mapping[str, Ints]
 

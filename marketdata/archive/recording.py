@@ -126,7 +126,7 @@ class Run:
                 self.raw.close()
 
     def _finish(self) -> None:
-        if self._uncommitted is not None:  # it was interrupted
+        if self._uncommitted is not None:  # a commit was interrupted
             self._commit(self._uncommitted)
         self._take_events(SYSTEM.monotonic())
         for number in [*self.recorder.lines]:

@@ -106,7 +106,7 @@ def computed(query: Query) -> pl.LazyFrame:
         for points in query.points():
             # A further column of another market is null in every row of these.
             rows = _as_asked(query, _whole(query, pl.DataFrame(pl.from_arrow(to_table(points)))))
-            # A limit of rows comes before the predicate, which then selects among the first rows of all.
+            # polars applies a limit of rows before the predicate.
             if n_rows is not None:
                 rows = rows.head(n_rows)
                 n_rows -= rows.height

@@ -134,8 +134,8 @@ def define(connection: Any, queries: Iterable[Query], records: Mapping[str, pa.T
             view.create_view(name)
     for name, table in records.items():
         connection.register(name, table)
-    # Neither files nor other databases: a statement sees these tables, and changes none. A folder for what exceeds
-    # memory would be open to it.
+    # A statement sees these tables alone: no files and no other databases. There is no folder for what exceeds memory,
+    # because a statement could read it.
     connection.execute("SET temp_directory = ''")
     connection.execute("SET enable_external_access = false; SET python_enable_replacements = false")
     connection.execute("SET lock_configuration = true")

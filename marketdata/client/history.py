@@ -65,7 +65,7 @@ class _Batch:
         if len(columns):
             self.parts.append(columns)
         else:
-            self._no_rows = columns  # it may have further columns
+            self._no_rows = columns  # even without rows they may have further columns
 
     def take(self, until: int | None = None, *, is_partial: bool = False) -> Data:
         """The points at the target, unchanged if ``is_partial``; a bucket that ends after ``until`` stays for later."""

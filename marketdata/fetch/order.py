@@ -33,10 +33,11 @@ class PageOrder:
         self.is_kept = True  # as far as seen
         self.is_trusted = False  # whether other pages of this source have proven the order
         self.last = self.before = window.rng.start - 1  # the last point, and the last one of the page before
-        self._tokens: set[Token] = set()  # of the last page with points
-        self._labels = 1  # the most of a page
+        self._tokens: set[Token] = set()  # those of the last page with points
+        self._labels = 1  # the most that a page has
         self._filled = 0  # pages with points
-        self._side_by_side = 0  # pages with two tokens of the one before: one token after the other is no order of time
+        # Pages with two tokens of the page before: pages of one token after the other prove no order of time.
+        self._side_by_side = 0
         self._first_is_whole = False  # whether the first page has all its tokens at its begin and at its end
         self._newest: deque[Data] = deque(maxlen=2)  # a bucket may be divided between two pages
 

@@ -21,9 +21,9 @@ from marketdata.fetch.source import Source
 from marketdata.fetch.threads import start_thread, worker_count
 from marketdata.fetch.windows import WORTH_DIVIDING, MarketInfo, Window
 
-# A window stays in memory, and a failed page costs the window.
+# A part stays in memory until it is whole, and a page that fails costs all of its part.
 MAX_PAGES = 16
-# So many markets that fail, and none that does not: the error is about all of them.
+# If so many markets fail before any answers, the error is about all of them.
 _SUSPICIOUS = 10
 
 
@@ -64,7 +64,7 @@ class Stream:
         self.total = 0.0  # pages, as the first one suggests
         self._labels = (info or MarketInfo()).labels(window) or 2
         self._page = float(window.limit)  # points of a full page
-        self._density, self._weight = float(self._labels), 0.0  # points of a bucket, by so many buckets
+        self._density, self._weight = float(self._labels), 0.0  # points of a bucket, as so many buckets tell
 
     @property
     def remaining(self) -> float:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 IdKind = Literal["market", "token"]
 # A cut costs part of a request, so fewer remaining pages than this are not divided.
 WORTH_DIVIDING = 3
-# Answers of a group that wait for their other users, each of some thousand points.
+# Answers that are kept for other windows of their group; each has some thousand points.
 _MOST_SHARED = 100
 
 

@@ -224,7 +224,7 @@ class Tally:
         return replace(books, values={name: v for name, v in books.values.items() if name not in STATED})
 
 
-# "over" closes only books that are no longer valid.
+# Which open books end: none, those that are no longer valid ("over"), all, or all with a new start.
 _Closing = Literal["none", "over", "all", "restart"]
 
 

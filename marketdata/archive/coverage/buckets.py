@@ -15,7 +15,7 @@ from marketdata.archive.storage.tables import COVERAGE, Table, Version
 from marketdata.errors import ArchiveCorruptError
 
 _FILE_NAME = re.compile(r"(\d{1,2})-(\d{1,19})")  # bucket and number of the transaction
-_BUCKETS = 64  # fixed with the format
+_BUCKETS = 64  # part of the format of archives, so it stays
 _MOST_BYTES = 64_000_000  # of a file: a million ranges; a bucket of 100,000 markets has about 1 MB
 _HINT = "Run archive.verify(repair=True): it makes the coverage again from the points, as unverified."
 _records = msgspec.json.Decoder(dict[str, list[CoverageRecord]]).decode

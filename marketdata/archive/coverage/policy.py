@@ -124,10 +124,10 @@ def recorded_beside(entry: CoverageRecord) -> CoverageRecord:
 
 def _due(records: Sequence[CoverageRecord], clock: ServerTime) -> Iterator[Gap]:
     """Ranges to fetch again: all that touch, once all are due or one is overdue by half of its time."""
-    # So the empty minutes of a followed market are fetched together, and not one each minute.
+    # The empty minutes of a followed market are fetched together, and not one each minute.
     runs: list[list[CoverageRecord]] = []
     for record in records:
-        # Most have no answers to count.
+        # Most records count no empty answers, and are passed over quickly.
         if record.tries and 0 < _empty_answers(record) <= _MOST_TRIES:
             if not (runs and runs[-1][-1].end == record.start):
                 runs.append([])
@@ -223,11 +223,11 @@ def _holes(done: Range, inside: Ints, old: int, before: int, after: int, width: 
 
     ``before`` and ``after``: how long it is empty on both sides of the range.
     """
-    # Holes of equal age with less than a page between are one: fetching them together takes no more requests.
+    # Holes of equal age that are less than a page apart are one, because they take one request together.
     once = _MOST_TRIES - 1
     if not len(inside):
         return [Gap(*done, once if done.end <= old else 0)]
-    # Before the first point and after the last one a market may not be active: long ago that is final.
+    # A market may not be active before its first point or after its last one. Long ago, such silence is final.
     recent = max(done.start, -(-old // width) * width)
     first, last = int(inside[0]), int(inside[-1]) + width
     holes = [Gap(recent, first)] if recent < first and before + first - done.start >= SHORTEST_GAP else []

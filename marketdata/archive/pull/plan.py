@@ -73,7 +73,7 @@ class PullPlan(NamedTuple):
 
     def clamped(self, earliest: int) -> PullPlan:
         """The plan without what is before the history of the plan of the key."""
-        # A minute more, as that moves while requests are made.
+        # A minute more, because the history of a plan begins later with each minute that requests take.
         first = self._first_bucket(earliest + MINUTE)
         late = {view: rng for view, rng in self.ranges.items() if rng.start < first < rng.end}
         return self._from(first, late, CoverageState.NOT_ALLOWED, f"It reaches back to {to_text(first)}.")

@@ -45,8 +45,8 @@ def errno_of(problem: BaseException) -> int | None:
     """The error number: the system's, EACCES of a request refused with 403, EPROTONOSUPPORT of a newer table."""
     from deltalake.exceptions import DeltaProtocolError
 
-    # Only here words are read, because deltalake raises one class for a full disk, a missing right, 403 and a newer
-    # table. Only the message has the number.
+    # deltalake raises one class for a full disk, a missing right, a refusal (403) and a newer table. Its message alone
+    # says which it is.
     text, code = str(problem), getattr(problem, "errno", None)
     if isinstance(problem, FileNotFoundError):
         return errno.ENOENT

@@ -101,7 +101,7 @@ class Store:
                 file.write(body)
                 file.flush()
                 os.fsync(file.fileno())
-            if os.name == "posix":  # where a folder can be opened: its names are to be durable too
+            if os.name == "posix":  # where a folder can be opened: the name of the file must be durable too
                 folder = os.open(path.parent, os.O_RDONLY)
                 try:
                     os.fsync(folder)

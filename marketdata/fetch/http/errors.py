@@ -39,7 +39,7 @@ _BACKOFF_SECONDS: dict[Again, tuple[float, float]] = {
     "at_once": (0.0, 0.0),
 }
 _MAX_SHOWN_CHARACTERS = 2048
-_LONGEST_REFUSAL = 4096  # bytes
+_LONGEST_REFUSAL = 4096  # of a refusal that is read [bytes]
 _TEXT_FIELDS = ("detail", "message", "error")
 # Fields of a refusal by a venue with status 200.
 _REFUSAL_FIELDS = {*_TEXT_FIELDS, "code", "details", "parameter", "retryable", "service", "status", "trace_id", "type"}
@@ -106,7 +106,7 @@ def refusal(
     ``now`` is the time of the answer [Unix s]. A service that takes no key, which ``has_key`` says, has no plan.
     """
     if len(key) < SECRET_LENGTH and key in map(unquote, urlsplit(url).path.split("/")):
-        key = ""  # the very name that was requested: the address shows it
+        key = ""  # it is the name that was requested, which the address shows anyway
 
     def shown(value: object, longest: int = _MAX_SHOWN_CHARACTERS) -> str:
         return (redact(str(value), key) if key else str(value))[:longest]
@@ -166,7 +166,7 @@ def _hint(kind: type[RequestError], status: int, url: str, content_type: str, *,
         return "The venue takes no key: a proxy before it refused this address. Try later, or from another network."
     if "html" in content_type and status < 500:
         return "The answer is a web page: is base_url the address of a service, and is there a proxy in between?"
-    if kind is TooManyTokensError:  # where the record of the market does not say which tokens it has
+    if kind is TooManyTokensError:  # the record of the market did not say which tokens it has
         return "client.token_books and client.token_prices take the ids of tokens."
     if status == 401:
         return "Is it the key of this service? It comes from api_key=... or the environment."
@@ -234,7 +234,7 @@ _FAILURES: tuple[tuple[str, str, Again], ...] = (
     (r"(?s)^(ProxyError|\w*SOCKS).*^gaierror", "{proxy} cannot be reached (unknown host name)", "no"),
     (r"^(ProxyError|\w*SOCKS)", "{proxy} cannot be reached ({last})", "no"),
     ("^(SSLCertVerificationError|CertificateError)", "the certificate of the service is not valid for it", "no"),
-    # Bytes that begin no record of TLS.
+    # The server answered without TLS.
     ("WRONG_VERSION_NUMBER|HTTP_REQUEST|RECORD_LAYER_FAILURE", "the service does not speak TLS; is it http://?", "no"),
     (r"^SSLError: .*VERSION", "the service offers no version of TLS that is safe", "no"),
     (r"^\w*Timeout", "the answer took too long", "yes"),

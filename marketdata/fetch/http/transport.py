@@ -244,8 +244,8 @@ class Transport:
         return True
 
     def _attempt(self, path: str, tried: int, content: object) -> Answer | Failure:
-        """The answer to one request, or a Failure; errors of libraries are not chained."""
-        # They contain the header with the key.
+        """The answer to one request, or a Failure, to which no error of a library is chained."""
+        # Errors of libraries contain the header with the key.
         whole, policy, key = self.base_url + path, self.policy, self._key
         url = whole.partition("?")[0]
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": _AGENT}
@@ -307,7 +307,7 @@ class Transport:
         if is_temporary(status, body, has_key=has_key):
             return Failure(error, "yes", wait)
         if status == 401 and self.keys is not None:
-            with contextlib.suppress(ConfigError):  # a key that is gone is no new key
+            with contextlib.suppress(ConfigError):  # a provider that has no key any more has no new one
                 if str.__str__(self.keys.refresh(key)) != str.__str__(key):
                     return Failure(error, "new_key")
         return Failure(error)

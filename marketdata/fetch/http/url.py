@@ -46,7 +46,7 @@ def check_base_url(base_url: str | None, *, allow_insecure: bool = False) -> str
     if "@" in parts.netloc:
         raise refused("contains a user or a password; give the address alone, the key is another argument.")
     if parts.scheme not in ("https", "http"):
-        # Not quoted: it may be the key, given in the wrong place.
+        # The value is not shown, because it may be the key, given in the wrong place.
         names = ", ".join((*VENUES, *ADDRESSES))
         where = "for a service on this machine, as in 'http://127.0.0.1:8000'"
         raise refused(f"is no name of a service ({names}), and no address with https://, or http:// {where}.")

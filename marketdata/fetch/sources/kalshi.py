@@ -222,7 +222,7 @@ class Kalshi(Venue):
     def _row(self, ticker: str, name: str | None = None) -> dict[str, Any]:
         """The answer about a market, or about the only one of an event; NotFoundError lists those of other events."""
         self._refuse_event(ticker)
-        # Most tickers with one dash are of events; of those with more, events are the fewest.
+        # A ticker with one dash is mostly that of an event, and one with more is mostly that of a market.
         event, members = self._event_of(ticker) if ticker.count("-") == 1 else ({}, [])
         row = next((member for member in members if member.get("ticker") == ticker), None)
         for tier in (_LIVE, _ARCHIVE) if row is None and not members else ():
@@ -307,7 +307,8 @@ class Kalshi(Venue):
     def _series_of(self, ticker: str) -> str:
         row = self._rows[ticker]
         named = row.get("series_ticker") or self._fact("event", row.get("event_ticker")).get("series_ticker")
-        return str(named or ticker.partition("-")[0])  # an event that is not found, as that of a parlay, names none
+        # The event may not be found, as that of a parlay; then the ticker begins with the series.
+        return str(named or ticker.partition("-")[0])
 
     def _rows_of(self, kind: str, given: dict[str, str], size: int, states: set[str]) -> Iterator[dict[str, Any]]:
         """Records with the facts of their series; a search by words finds open events and their markets."""

@@ -117,7 +117,7 @@ class Polymarket(Venue):
         ids = [str(token.token_id) for token in tokens]
         if self._route == "clob":
             found = {**self._shared(window, part, report, stop)}
-            # What a batch lacks is asked for alone, also one that was refused.
+            # What an answer lacks is asked for alone, as after a refusal of the whole batch.
             found |= {one: self._points([one], part, window, report, stop)[one] for one in ids if one not in found}
         else:
             found = {one: self._histories(one, part, window.resolution, report, stop) for one in ids}
@@ -342,7 +342,7 @@ class Polymarket(Venue):
             hint = "Give state=, or sort=, which sorts both together."
             raise ConfigError("sorts open and closed ones apart, two listings.", argument="params['order']", hint=hint)
         since, until = (given.pop(f"resolved_at_{end}", None) for end in ("min", "max"))
-        # A record of an event has no use for its markets, which are most of an answer.
+        # A record of an event needs no markets, which would be most of an answer.
         own = {"include_tag": "true"} if kind == "markets" else {"include_markets": "false"}
         params = {**own, **self._params(kind, given), "limit": size}
         if sort is not None:

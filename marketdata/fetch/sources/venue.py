@@ -39,7 +39,7 @@ from marketdata.times import DAY, MINUTE, SECOND, Range, first_time, parse_iso
 from marketdata.vendors import Service
 from marketdata.wire.decode import load
 
-# The host that is no interface over HTTP; `marketdata.stream` connects to it.
+# The name of the host of a venue's stream, to which `marketdata.stream` connects.
 STREAM = "stream"
 D = TypeVar("D", Books, Series, Trades)
 Rows = list[dict[str, Any]]
@@ -48,9 +48,9 @@ T = TypeVar("T")
 LOCAL_FILTERS = ("category", "tags", "start_date_min", "start_date_max", "end_date_min", "end_date_max",
                  "resolved_at_min", "resolved_at_max")  # fmt: skip
 _CURSORS, _MORE = ("cursor", "next_cursor"), ("has_more", "hasMore")
-# Pages of nothing but equal prints; a venue that repeats itself longer goes round in a circle.
+# After so many pages of equal prints alone, a venue is taken to repeat itself for ever.
 _ALIKE = 100
-# Prints of neighbouring pages may be so much out of order [microseconds].
+# Prints of adjacent pages may be out of order by so much [microseconds].
 _DISORDER = MINUTE
 _PRICES = ("price", "best_bid", "best_ask")
 _ABOUT = ("ticker", "market_ticker")
@@ -107,7 +107,7 @@ class Venue:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Its addresses were allowed when this source was made.
+        # A copy needs no check: its addresses were allowed when the source was made.
         kind: Any = type(self)
         again = partial(kind, allow_insecure=True, **self._options)
         return again, (self._hosts,)
@@ -270,7 +270,7 @@ class Venue:
         states = {*given.pop("state", "").split(",")} - {""}
         if given.pop("include_closed", "true") == "false":
             states = {"open"}
-        if not states and given.get("sort") == "volume_24h":  # closed ones are not traded
+        if not states and given.get("sort") == "volume_24h":  # closed markets have no volume of today
             states = {"open"}
         if not states and {"resolved_at_min", "resolved_at_max"} & given.keys():
             states = {"resolved"}
