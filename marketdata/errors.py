@@ -247,11 +247,15 @@ class NotTidyError(MarketDataError, ValueError):
         """
         names = sorted(missing)
         guesses = ", ".join(f"{theirs!r} is {ours!r}" for ours, theirs in (likely or {}).items())
-        advice = f"If {guesses}, rename it" if guesses else "Rename your own columns to these"
+        it = "it" if len(likely or {}) == 1 else "them"
+        advice = f"If {guesses}, rename {it}" if guesses else "Rename your own columns to these"
         this = f"This is a frame of {own}. " if own else ""
+        if own == "market records":
+            advice = "Prices, books or trades come first, and records where a function asks for markets or outcomes"
         error = cls(
             f"{this}{needed_for} needs the columns {names}, which the frame lacks; it has {list(present)}. "
-            f"{advice}. Frames of a client, an archive and md.read_pages have them."
+            f"{advice}. Frames of a client, an archive and md.read_pages have them, and md.read_trades or "
+            "archive.add_files reads them from files of other names."
         )
         error.missing = tuple(names)
         return error

@@ -187,3 +187,32 @@ def test_a_method_that_people_guess_is_told_the_one_here() -> None:
         client.get_markets()  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match=r"no attribute 'zebra'$"):
         _ = client.zebra  # type: ignore[attr-defined]
+
+
+FILLS = """Date,Market,Outcome,Action,Shares,Avg Price
+01/15/2026 10:15,rain,Yes,Buy,100,46¢
+01/16/2026 12:00,rain,Yes,Sell,40,52¢
+"""
+
+
+def test_own_fills_are_read_by_what_the_errors_say(tmp_path: Path) -> None:
+    """A file, a path and a frame of fills in the place of trades each lead to the profit."""
+    path, won = tmp_path / "fills.csv", {"rain": "Yes"}
+    path.write_text(FILLS, encoding="utf-8")
+    with pytest.raises(md.errors.NotTidyError, match=r"md\.read_trades\(path\) reads trades and fills"):
+        md.pnl(path, won)
+    with pytest.raises(md.errors.NotTidyError, match=r"'Date' is 'ts'.*'Action' is 'side'.*md\.read_trades"):
+        md.pnl(pd.read_csv(path), won)
+    with pytest.raises(md.errors.ConfigError, match=r"looks most like trades(?s:.*)time_format='%m/%d/%Y %H:%M'"):
+        md.read_trades(path)
+    with pytest.raises(md.errors.ConfigError, match=r"It lacks price: name the column with columns="):
+        md.read_trades(path, time_format="%m/%d/%Y %H:%M")
+    fills = md.read_trades(path, time_format="%m/%d/%Y %H:%M", columns={"price": "Avg Price"})
+    found = md.pnl(fills, won, by="market_id", interval=None)
+    assert found["profit"].tolist() == pytest.approx([100 * 0.54 - 40 * 0.48])
+
+
+def test_records_in_the_place_of_prices_are_told_where_they_belong() -> None:
+    """Prices come first, and records second."""
+    with pytest.raises(md.errors.NotTidyError, match="records where a function asks for markets or outcomes"):
+        md.brier(md.testing.markets(), md.testing.prices())

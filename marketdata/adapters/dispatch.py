@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from os import PathLike
 from typing import Any, Literal, TypeVar
 
 import polars as pl
@@ -345,8 +346,11 @@ def kind_name(frame: object) -> str:
 def _library_of(native: object) -> type[Frame]:
     library = frames.library_of(native)
     if library is None:
+        is_path = isinstance(native, str | PathLike)
         raise NotTidyError(
             f"A {kind_name(native)} is not a frame of a supported library; allowed are pandas, polars (eager and "
             "lazy), Arrow, Dask, Spark and DuckDB frames."
+            + is_path
+            * " Files: md.read_trades(path) reads trades and fills, archive.add_files(path) the others."
         )
     return library

@@ -93,11 +93,15 @@ def lacking(what: str, missing: Iterable[str], present: Iterable[str]) -> NotTid
         "market_id": ("condition_id", "conditionId", "market", "slug"),
         "token_id": ("asset_id", "token", "asset", "clob_token_id"),
         "token_label": ("outcome", "label"),
-        "price": ("p", "px", "probability"),
-        "size": ("quantity", "amount", "qty", "s"),
+        "price": ("price", "p", "px", "probability"),
+        "size": ("size", "quantity", "amount", "qty", "s", "shares"),
+        "side": ("side", "action"),
     }
     missing, present = list(missing), list(present)
-    candidates = {ours: [c for c in names_of_others.get(ours, ()) if c in present] for ours in missing}
+    candidates = {
+        ours: [c for name in names_of_others.get(ours, ()) for c in present if c.casefold() == name.casefold()]
+        for ours in missing
+    }
     likely = {ours: theirs[0] for ours, theirs in candidates.items() if theirs}
     return NotTidyError.from_missing(what, missing, present, likely, frame_name(present))
 

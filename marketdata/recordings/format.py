@@ -182,7 +182,8 @@ def _nearest(table: Table) -> str:
 
     def distance_of_kind(one: Format) -> float:
         is_denied = one.kind in RECORD_KINDS and "ts" in table.columns and one.denial(table) is not None
-        return distance(one) + 0.34 * is_denied
+        is_of_orders = one.name == "levels" and "level" not in table.columns and _has_orders(table)
+        return distance(one) + 0.34 * (is_denied or is_of_orders)
 
     known = [one for one in all_formats().values() if ROLES.keys() >= {*one.needed.replace("/", " ").split()} - {"or"}]
     nearest = min(known, key=lambda one: (distance_of_kind(one), one.name not in _PLAIN))
@@ -207,6 +208,13 @@ def _nearest(table: Table) -> str:
         or_format = "" if missing else f", or choose with format={nearest.name!r}"
         lines.append(f"In the way is {called}: take it out{or_format}.")
     return "\n".join(lines)
+
+
+def _has_orders(table: Table) -> bool:
+    """Whether the sides are buys and sells alone, as of trades."""
+    column = table.columns.get("side")
+    sides = [] if column is None else table.file.sample[column].drop_nulls().to_list()
+    return bool(sides) and {str(side).strip().lower() for side in sides} <= {"buy", "sell"}
 
 
 def _lacking(table: Table, missing: list[str]) -> str:
