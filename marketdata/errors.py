@@ -34,7 +34,6 @@
       LeftOutWarning            columns that cannot be averaged were left out
       ServiceOddityWarning      the data looks odd
       EmptyRangeWarning         the range lies before or after the life of the market
-      NoBookWarning             no order met a book, or many signals did not
       UnsoldWarning             exits did not sell all their shares
       ReusedDepthWarning        orders take the same resting shares again
       OverdrawnWarning          an account spends more than it has
@@ -43,7 +42,7 @@
       PlanWarning               the plan does not allow a part of what was asked
       RecordingWarning          a recording contradicts itself, or part of it cannot be read
       OpenMarketsWarning        scores leave out markets that are open
-      MissingValuesWarning      a mean leaves out many rows without a value
+      MissingValuesWarning      a result leaves out many rows, without a value or a book
       FewMarketsWarning         an interval rests on too few markets
       MixedLabelsWarning        the tokens that stand for their markets have different labels
       MissingRecordsWarning     markets of a frame have no record
@@ -324,10 +323,6 @@ class EmptyRangeWarning(MarketDataWarning):
     """There are no rows: the range lies before or after the life of the market, or no record has the value."""
 
 
-class NoBookWarning(MarketDataWarning):
-    """No order of ``md.execute`` met a book, or many signals of ``md.study`` did not; the message says why."""
-
-
 class UnsoldWarning(MarketDataWarning):
     """Exits of ``md.execute`` did not sell all their shares, which were held on."""
 
@@ -357,7 +352,7 @@ class OpenMarketsWarning(MarketDataWarning):
 
 
 class MissingValuesWarning(MarketDataWarning):
-    """A mean leaves out many rows that have no value; these are rarely missing at random."""
+    """A result leaves out many rows, such as those without a value or a book; these are rarely missing at random."""
 
 
 class MissingRecordsWarning(MarketDataWarning):

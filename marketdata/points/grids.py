@@ -22,7 +22,7 @@ from marketdata.times import to_text
 # The service aggregates to no finer width, so means on this grid must be its own.
 COARSE = Resolution.M10.micros
 # By chance, one frame of random times in this many is on a coarser grid.
-_LIKELY, _CERTAIN = 4**3, 10**5
+_LIKELY, _LIKELY_OF_TWO, _CERTAIN = 4**3, 60**2, 10**5
 
 
 class Grid(NamedTuple):
@@ -204,11 +204,11 @@ def coarser_grid(ts: Ints, width: BucketWidth, *, known: BucketWidth | None = No
         if grid is None or grid.divides(width):
             return None
     count = len(np.unique(ts))
-    # Times are on a grid by chance once in ratio ** count; three rows are enough between resolutions of the interface.
-    if grid is None or count < 3:
+    if grid is None or count < 2:
         return None
+    # Times are on a grid by chance once in ratio ** count. Many grids fit two times, so of two only wide ones count.
     odds = float(grid.micros // math.gcd(grid.micros, width.micros)) ** min(count, 100)
-    return None if odds < _LIKELY else Grid(grid, count, odds)
+    return None if odds < (_LIKELY if count > 2 else _LIKELY_OF_TWO) else Grid(grid, count, odds)
 
 
 def _widest_grid(ts: Ints) -> BucketWidth | None:

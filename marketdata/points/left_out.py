@@ -35,7 +35,16 @@ REASONS: Mapping[str, Reason] = {
     "after_close": Reason("begin after the close of their market"),
     "not_observed": Reason("were filled in, and repeat an earlier value"),
     "unpaired": Reason("have no reference of their token and time", True, "Give a reference for each forecast."),
-    "without_book": Reason("met no book of their token when they were known", True),
+    "without_book": Reason(
+        "met no book of their token when they were known",
+        True,
+        "Give the books of these tokens and times. A book that was filled in with md.resample is none.",
+    ),
+    "filled_in": Reason(
+        "met a book that was filled in (observed is false), of which nobody knows whether its orders still rested",
+        True,
+        "Where a missing bucket means that nothing changed, drop the column observed.",
+    ),
     "no_signal": Reason("have no value of the signal"),
     "no_side": Reason("do not say what the taker did", True, "Leave out a source that lacks sides, or find them."),
     "open": Reason("are of markets that have not resolved"),
@@ -74,6 +83,13 @@ def warn_of_left_out(value: str, reason: str, counts: Floats | Ints, rows: Float
             MissingValuesWarning,
             hint=said.hint,
         )
+
+
+def warn_of_unmet(what: str, reason: str, count: int, given: int) -> None:
+    """`warn_of_left_out` of signals and orders, which are in no groups."""
+    if count > MOST * given:
+        said = REASONS[reason]
+        warn(f"{count:,} of {given:,} {what} {said.why}, and count nowhere.", MissingValuesWarning, hint=said.hint)
 
 
 class Chosen(NamedTuple):

@@ -11,7 +11,7 @@ from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory, read
 from marketdata.adapters.frame import Frame, Native
 from marketdata.adapters.widths import width_beside
-from marketdata.errors import ConfigError, NoBookWarning, warn
+from marketdata.errors import ConfigError
 from marketdata.points.columns import Floats, Ints, Series
 from marketdata.points.grids import RowWidth
 from marketdata.points.records import leaks_outcome
@@ -21,9 +21,6 @@ from marketdata.tidy.asof import KNOWN
 from marketdata.tidy.groups import Cluster, Keys, Rows
 from marketdata.tidy.measures import features
 from marketdata.tidy.outcomes import Payoffs
-
-# A share of signals without a book that is no surprise.
-_MOST_WITHOUT_BOOK = 0.01
 
 
 class Signal(NamedTuple):
@@ -89,14 +86,4 @@ def refuse_few_values(name: str, values: Floats, quantiles: int) -> None:
             f"that others would be empty. Give quantiles={different}.",
             argument="quantiles",
             value=quantiles,
-        )
-
-
-def warn_of_no_book(given: int, without: int) -> None:
-    """Warn if more of the signals met no book than chance and the ends of books explain."""
-    if without > given * _MOST_WITHOUT_BOOK:
-        warn(
-            f"{without:,} of {given:,} signals met no book of their token when they were known, and count nowhere.",
-            NoBookWarning,
-            hint="Give the books of these tokens and times. A book that was filled in with md.resample is none.",
         )

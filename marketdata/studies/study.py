@@ -140,9 +140,9 @@ def study(
 
     Warns
     -----
-    NoBookWarning
-        More than 1 % of the signals met no book; ``Study.without_book`` is their number.
-    FewMarketsWarning, MissingValuesWarning
+    MissingValuesWarning
+        More than 5 % of the signals met no book (``Study.without_book`` is their number), and as for `cluster_mean`.
+    FewMarketsWarning
         As for `cluster_mean`.
     LookAheadWarning
         With ``latency="0s"`` a trade meets the book that gave the signal: quotes that flicker look like profits.

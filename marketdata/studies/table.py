@@ -14,9 +14,9 @@ from marketdata.points import forward as rules
 from marketdata.points.asof import first_from
 from marketdata.points.columns import Floats, Ints, Series
 from marketdata.points.intervals import Interval, Sampling, Sums, adjusted, of_rows
-from marketdata.points.left_out import warn_of_exits
+from marketdata.points.left_out import warn_of_exits, warn_of_unmet
 from marketdata.points.mirrors import mirrors, warn_of_mixed_labels
-from marketdata.studies.signals import Signal, refuse_few_values, refuse_payoffs, warn_of_no_book
+from marketdata.studies.signals import Signal, refuse_few_values, refuse_payoffs
 from marketdata.tidy.intervals import ends, warn_of_intervals
 from marketdata.tidy.outcomes import Payoffs
 
@@ -73,7 +73,7 @@ class Trades(NamedTuple):
         has_value = ~is_null & signal.observed
         left_out = {"no_signal": int(is_null.sum()), "not_observed": int((~is_null & ~signal.observed).sum())}
         given, without_book = int(has_value.sum()), int((has_value & ~met).sum())
-        warn_of_no_book(given, without_book)
+        warn_of_unmet("signals", "without_book", without_book, given)
         counts = np.flatnonzero(has_value & met)
         mirrored = mirrors(tokens, signals.token[counts], signals.ts[counts], resolved.records)
         standing = np.unique(signals.token[counts[mirrored.repeated]]).tolist()

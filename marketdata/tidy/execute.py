@@ -17,7 +17,7 @@ from marketdata.adapters.frame import Column, Frame, Native, Texts
 from marketdata.adapters.widths import width_beside, width_of
 from marketdata.errors import (
     LeftOutWarning,
-    NoBookWarning,
+    MissingValuesWarning,
     NotTidyError,
     OverdrawnWarning,
     ReusedDepthWarning,
@@ -30,6 +30,7 @@ from marketdata.points.columns import Floats, Ints, Token
 from marketdata.points.fees import Schedule, schedule
 from marketdata.points.fills import RESULT, Fill, Ledger, Order, Quotes
 from marketdata.points.grids import RowWidth
+from marketdata.points.left_out import warn_of_unmet
 from marketdata.points.schema import ID_COLUMNS, LISTS, NOT_0_1, TOLERANCE, outside_0_1, refuse_cents, require
 from marketdata.points.sums import group_sums
 from marketdata.resolution import BucketWidth, Width
@@ -136,8 +137,8 @@ def execute(
 
     Warns
     -----
-    NoBookWarning
-        No order met a book, or books that were filled in filled none.
+    MissingValuesWarning
+        More than 5 % of the orders met no book, or one that was filled in.
     ReusedDepthWarning
         Orders take more of a level than rested there, over several books.
     UnsoldWarning
@@ -184,9 +185,7 @@ def execute(
         ledger.trade(of_token)
         ledgers.append(ledger)
     fills = [fill for ledger in ledgers for fill in ledger.fills]
-    if fills and all(fill.status == "no book" for fill in fills):
-        _warn_of_no_book(ledgers, buckets.width)
-    _warn_of_filled_in(fills)
+    _warn_of_orders(ledgers, fills, buckets.width)
     _warn_of_reused(ledgers)
     _warn_of_unsold(ledgers)
     # The side of an order has other values than the side of a level.
@@ -203,8 +202,18 @@ def _refuse_swapped(orders: Sequence[str], books: Sequence[str]) -> None:
         )
 
 
+def _warn_of_orders(ledgers: Sequence[Ledger], fills: Sequence[Fill], width: BucketWidth) -> None:
+    """MissingValuesWarning for orders that met no book, which says why if none did, or one that was filled in."""
+    for status, reason in (("no book", "without_book"), ("not observed", "filled_in")):
+        count = sum(fill.status == status for fill in fills)
+        if reason == "without_book" and count == len(fills) > 0:
+            _warn_of_no_book(ledgers, width)
+            return
+        warn_of_unmet("orders", reason, count, len(fills))
+
+
 def _warn_of_no_book(ledgers: Sequence[Ledger], width: BucketWidth) -> None:
-    """NoBookWarning that says why no order met a book."""
+    """MissingValuesWarning that says why no order met a book."""
     first = min(ledgers, key=lambda ledger: ledger.fills[0].ts)
     ts = first.books.ts
     why = f"the books have no token {first.token.token_id!r} of market {first.token.market_id!r}"
@@ -214,20 +223,9 @@ def _warn_of_no_book(ledgers: Sequence[Ledger], width: BucketWidth) -> None:
     warn(
         f"None of the {sum(len(ledger.fills) for ledger in ledgers)} orders met a book at width='{width}'. The first "
         f"wants one of {to_text(first.fills[0].ts)}; {why}.",
-        NoBookWarning,
+        MissingValuesWarning,
         hint="Pass the width of the books, and orders for buckets that have a book.",
     )
-
-
-def _warn_of_filled_in(fills: Sequence[Fill]) -> None:
-    """NoBookWarning with the number of orders that met a book that was filled in."""
-    if count := sum(fill.status == "not observed" for fill in fills):
-        warn(
-            f"{count:,} of {len(fills):,} orders met a book that was filled in (observed is false), and were not "
-            "filled: nobody knows whether its orders still rested.",
-            NoBookWarning,
-            hint="Where a missing bucket means that nothing changed, drop the column observed.",
-        )
 
 
 def _warn_of_reused(ledgers: Sequence[Ledger]) -> None:

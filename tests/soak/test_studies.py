@@ -90,8 +90,31 @@ def test_the_difference_of_quantiles_of_noise_contains_0() -> None:
     assert counts[0.004, False] == 60
 
 
+def after_an_outage(markets: int, rng: np.random.Generator, *, told: bool) -> tuple[float | None, float | None]:
+    """The ends of the difference of quantiles of a signal that another source gave all the time, 0 in the mean.
+
+    The books of all markets have a hole of ten minutes, filled in from before it; ``told`` keeps the column that says
+    so. Who trades with a book of before the hole knows more than its price.
+    """
+    minutes, hole = (
+        30,
+        (pl.datetime(2026, 1, 1, 0, 10, time_zone="UTC"), pl.datetime(2026, 1, 1, 0, 20, time_zone="UTC")),
+    )
+    value = 0.5 + np.cumsum(0.004 * rng.standard_normal((markets, minutes)), axis=1)
+    moved = value - np.concatenate((np.full((markets, 3), 0.5), value[:, :-3]), axis=1)
+    books, signals = books_of(value, moved)
+    filled = md.resample(
+        books.filter((pl.col("ts") < hole[0]) | (pl.col("ts") >= hole[1])), "1m", fill="forward", width="1m"
+    )
+    frame = filled if told else filled.drop("observed")
+    done = md.study(frame, signals, "5m", quantiles=2, fees=0, width="1m", resamples=400)
+    return done.table.select("gross_low", "gross_high").row(-1)
+
+
 def question(process: str, markets: int, rng: np.random.Generator) -> tuple[float | None, float | None]:
     """The ends of the interval of what fair prices miss in the mean, which is 0."""
+    if process.startswith("an outage"):
+        return after_an_outage(markets, rng, told=process == "an outage, filled in")
     ids = [f"m{i:03}" for i in range(markets)]
     if process == "ten thresholds an event":
         events, thresholds = -(-markets // 10), np.linspace(-1, 1, 10)
@@ -133,9 +156,14 @@ def question(process: str, markets: int, rng: np.random.Generator) -> tuple[floa
     return md.cluster_mean(errors, "error", resamples=400).select("low", "high").row(0)
 
 
-@pytest.mark.parametrize(
-    "process", ["ten thresholds an event", "early ends, by the schedule", "those that ended so far"]
-)
+# The last one is the trap itself: nothing says that its books are old.
+TRAPS = (
+    "ten thresholds an event", "early ends, by the schedule", "those that ended so far", "an outage, filled in",
+    "an outage, untold",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("process", TRAPS)
 def test_questions_with_a_trap_rarely_miss_the_truth(process: str) -> None:
     """Fair prices miss nothing in the mean, whatever the trap; the shares are printed for docs/guides/study.md."""
     for markets in (30, 100, 300):
@@ -147,4 +175,5 @@ def test_questions_with_a_trap_rarely_miss_the_truth(process: str) -> None:
                 counts["null" if low is None or np.isnan(low) else "contains" if low <= 0 <= high else "misses"] += 1
         shares = ", ".join(f"{name} {counts[name] / QUESTIONS:.1%}" for name in ("contains", "misses", "null"))
         print(f"{process:28} {markets:4} markets: {shares}", flush=True)
-        assert counts["misses"] <= 0.09 * (QUESTIONS - counts["null"])
+        most = 1.0 if process == TRAPS[-1] else 0.09
+        assert counts["misses"] <= most * (QUESTIONS - counts["null"])

@@ -72,7 +72,7 @@ def plain(books: Any, fills: list[dict[str, Any]], ends: Any, payoffs: Any, cash
     return out
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.errors.NoBookWarning", "ignore::marketdata.errors.UnsoldWarning")
+@pytest.mark.filterwarnings("ignore::marketdata.errors.MissingValuesWarning", "ignore::marketdata.errors.UnsoldWarning")
 @fewest
 @given(
     kind=st.sampled_from(["pandas", "polars", "lazy", "shuffled pandas", "arrow"]),
@@ -224,7 +224,7 @@ def test_a_file_of_ones_own_fills_is_a_profit_in_one_line(tmp_path: Path) -> Non
     assert md.pnl(md.read_trades(file), outcomes, by=None, interval=None)["profit"].tolist() == [40 * (0.44 - 1) - 0.03]
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.errors.NoBookWarning", "ignore::marketdata.errors.UnsoldWarning")
+@pytest.mark.filterwarnings("ignore::marketdata.errors.MissingValuesWarning", "ignore::marketdata.errors.UnsoldWarning")
 @fewest
 @given(drawn=settled_cases())
 def test_summaries_equal_plain_sums_of_fills_and_positions(drawn: Any) -> None:

@@ -165,7 +165,7 @@ def test_joins_and_grids_say_where_they_do_not_go(running: Engine, polar: list[p
 def bought(orders: Any, books: Any) -> Any:
     """The fills of orders on books of any kind, and their account."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", md.errors.NoBookWarning)
+        warnings.simplefilter("ignore", md.errors.MissingValuesWarning)
         done = md.execute(orders, books, "1m", fees=md.Fees.flat(0.01), latency="0s", outcomes=RECORDS)
     account = md.account(done.fills, books, "1m")
     return done.fills, account.total, account.markets

@@ -19,7 +19,9 @@ from reference.markets import in_kind
 
 import marketdata as md
 
-IGNORED = [f"ignore::marketdata.errors.{name}" for name in ("NoBookWarning", "UnsoldWarning", "CoarseGridWarning")]
+IGNORED = [
+    f"ignore::marketdata.errors.{name}" for name in ("MissingValuesWarning", "UnsoldWarning", "CoarseGridWarning")
+]
 
 
 def plain(books: Any, orders: list[tuple[Any, ...]], options: dict[str, Any], ends: Any = None) -> list[Any]:
@@ -173,9 +175,11 @@ def test_orders_that_all_miss_the_books_are_warned_of() -> None:
     with pytest.raises(md.errors.GridError, match="all 4 distinct times of books are on a grid of 1h"):
         md.execute(orders_on(books, 2), books, "1m", fees=0)
     early = books.with_columns(pl.col("ts") - pl.duration(days=1))
-    with pytest.warns(md.errors.NoBookWarning, match="of 2026-01-01T01:00:00Z; its 4 books .* at least 1:00:00 apart"):
+    with pytest.warns(
+        md.errors.MissingValuesWarning, match="of 2026-01-01T01:00:00Z; its 4 books .* at least 1:00:00 apart"
+    ):
         md.execute(orders_on(books, 2), early, "1h", fees=0)
-    with pytest.warns(md.errors.NoBookWarning, match="the books have no token 'x' of market 'rain'"):
+    with pytest.warns(md.errors.MissingValuesWarning, match="the books have no token 'x' of market 'rain'"):
         md.execute(orders_on(books, 2, token_id=pl.lit("x")), books, "1h", fees=0)
 
 
@@ -236,7 +240,7 @@ def expect(frame: Any, want: list[dict[str, Any]], ids: tuple[str, ...]) -> None
             assert missing or abs(g[name] - float(w[name])) <= 1e-9 * moved, (name, g, w)
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.errors.NoBookWarning")
+@pytest.mark.filterwarnings("ignore::marketdata.errors.MissingValuesWarning")
 def test_an_order_for_a_token_without_books_keeps_its_ids() -> None:
     """An order whose token no book has is listed under its ids, also where ids are categories."""
     books = md.testing.books("polars", buckets=2)

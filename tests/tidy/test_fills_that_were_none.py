@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import marketdata as md
-from marketdata.errors import NoBookWarning, OverdrawnWarning, ReusedDepthWarning
+from marketdata.errors import MissingValuesWarning, OverdrawnWarning, ReusedDepthWarning
 
 MINUTE = dt.timedelta(minutes=1)
 BOOKS = md.testing.books("polars", buckets=12)
@@ -51,7 +51,7 @@ def test_a_book_that_was_filled_in_fills_nothing(nested: bool) -> None:
     gap = BOOKS.filter(~pl.col("ts").is_between(START + 4 * MINUTE, START + 6 * MINUTE))
     carried = md.resample(gap, "1m", fill="forward", width="1m")
     carried = md.nest(carried) if nested else carried
-    with pytest.warns(NoBookWarning, match="3 of 6 orders met a book that was filled in"):
+    with pytest.warns(MissingValuesWarning, match="3 of 6 orders met a book that was filled in"):
         done = md.execute(orders([1, 2, 3, 4, 5, 6]), carried, "1m", fees=0)
     want = ["filled", "filled", *["not observed"] * 3, "filled"]
     assert done.fills["status"].to_list() == want

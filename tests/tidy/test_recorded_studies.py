@@ -16,7 +16,7 @@ from reference.studies import Key, counted_rows, in_thirds
 import marketdata as md
 
 pytestmark = pytest.mark.filterwarnings(
-    *(f"ignore::marketdata.errors.{name}" for name in ("FewMarketsWarning", "MissingValuesWarning", "NoBookWarning"))
+    *(f"ignore::marketdata.errors.{name}" for name in ("FewMarketsWarning", "MissingValuesWarning"))
 )
 STEP, HORIZON = dt.timedelta(seconds=10), dt.timedelta(minutes=1)
 

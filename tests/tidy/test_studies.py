@@ -144,7 +144,7 @@ def test_a_signal_without_labels_counts_the_token_that_the_books_label_yes() -> 
     )
     no = no.with_columns(side=pl.when(side="bid").then(pl.lit("ask")).otherwise(pl.lit("bid")))
     signal = pl.concat([signal, signal.with_columns(token_id=pl.lit("0") + pl.col("token_id"))])
-    with pytest.warns(md.errors.NoBookWarning, match="360 of 720 signals met no book of their token"):
+    with pytest.warns(md.errors.MissingValuesWarning, match="360 of 720 signals met no book of their token"):
         assert md.study(books, signal, "1m", quantiles=2, interval=None, fees=0, width="1m").without_book == 360
     both = md.study(pl.concat([books, no]), signal, "1m", quantiles=2, interval=None, fees=0, width="1m").table
     alone = signal.head(len(signal) // 2)
@@ -224,6 +224,28 @@ def test_a_signal_of_hours_is_known_at_the_end_of_its_hour() -> None:
     for name, value in (("latency", "90s"), ("exit_after", "90s")):
         with pytest.raises(md.errors.ConfigError, match=f"{name}='90s' is refused: it is no whole number of buckets"):
             md.execute(orders, books, "1m", fees=0, order_width="1h", **{name: value})
+
+
+@pytest.mark.filterwarnings("default::marketdata.errors.CoarseGridWarning")
+def test_two_orders_on_full_hours_are_no_orders_of_minutes_in_silence() -> None:
+    """Both may be of hours, and then they are known an hour later; a warning names the way to say either."""
+    books, _ = hourly_momentum(1, 3, seed=1)
+    hours = books["ts"].dt.truncate("1h").unique().sort().head(2)
+    ids = books.select("market_id", "token_id").head(1)
+    orders = pl.DataFrame({"ts": hours}).join(ids, how="cross").with_columns(side=pl.lit("buy"), size=1.0)
+    signal = orders.select("ts", "market_id", "token_id", x=pl.Series([1.0, 2.0]))
+    options: Any = {"quantiles": 2, "interval": None, "width": "1m", "fees": 0}
+    with pytest.warns(md.errors.CoarseGridWarning, match="order_width='1h'"):
+        md.execute(orders, books, "1m", fees=0)
+    with pytest.warns(md.errors.CoarseGridWarning, match="signal_width='1h'"):
+        md.study(books, signal, "1m", **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", md.errors.CoarseGridWarning)
+        md.execute(orders, books, "1m", fees=0, order_width="1h")
+        said = {"available_at": pl.col("ts") + pl.duration(minutes=1)}
+        md.execute(orders.with_columns(**said), books, "1m", fees=0)
+        md.study(books, signal.with_columns(**said), "1m", **options)
+        md.execute(orders.with_columns(pl.col("ts") + pl.duration(minutes=pl.Series([0, 7]))), books, "1m", fees=0)
 
 
 @pytest.mark.parametrize("frame", ["polars", "pandas"])
