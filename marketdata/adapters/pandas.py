@@ -118,7 +118,8 @@ def _of_polars(name: str, column: pl.Series, wanted: Any) -> Any:
         instants = column.dt.cast_time_unit("us").dt.replace_time_zone(None).to_numpy(writable=True)
         return pd.Series(instants, copy=False).dt.tz_localize("UTC")
     if dtype == pl.String:
-        return pd.Series(column.to_list(), dtype="str")
+        texts = column.to_list() if find_spec("pyarrow") is None else pd.array(column.to_arrow(), dtype="str")
+        return pd.Series(texts, dtype="str", copy=False)
     if dtype == pl.Boolean:
         return pd.array(column.to_list(), dtype="boolean")
     if dtype.is_integer():
@@ -143,7 +144,7 @@ def _texts(column: Texts, wanted: Any) -> Any:
         present = texts if texts == [BID, ASK] else sorted({text for text in texts if text is not None})
         categories = pd.Index(present, dtype="str") if wanted is None else wanted.categories
         # Values of another frame, such as orders for a token without books, have categories of their own.
-        more = [text for text in present if text not in categories]
+        more = [] if wanted is None else [text for text in present if text not in categories]
         categories = categories.append(pd.Index(more)) if more else categories
         place = {text: i for i, text in enumerate(categories)}
         lookup = np.array([*(place.get(text, -1) for text in texts), -1], np.min_scalar_type(-1 - len(place)))

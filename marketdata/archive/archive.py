@@ -133,7 +133,7 @@ class Archive(Generic[Frame]):
     @property
     def simulated(self) -> bool:
         """Whether any market is simulated, as charts show; see `simulate`."""
-        return any(record.get("simulated") is True for record in self._store.catalog["markets"].records())
+        return any(one is True for one in self._store.catalog["markets"].listing().field("simulated"))
 
     @property
     def _reading(self) -> Reading[Frame]:

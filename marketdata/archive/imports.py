@@ -20,7 +20,7 @@ import polars as pl
 from marketdata.archive import ingest
 from marketdata.archive.import_prints import PrintParts
 from marketdata.archive.import_writer import Writer
-from marketdata.archive.records import Record
+from marketdata.archive.record_columns import Record
 from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, NotTidyError, RecordingWarning, warn
 from marketdata.points.columns import Books, Ints, Token

@@ -11,7 +11,8 @@ import numpy as np
 from marketdata.archive import query, records
 from marketdata.archive.coverage.intervals import CoverageState
 from marketdata.archive.market_ranges import hull_of, times_of
-from marketdata.archive.records import Catalog, Record, rows_of
+from marketdata.archive.record_columns import Record
+from marketdata.archive.records import Catalog, rows_of
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ArchiveError, ConfigError, ContractError, NotTidyError, PartialCoverageWarning, warn
 from marketdata.points.columns import Books, Data, Series, Token, Trades, missing

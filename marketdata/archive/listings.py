@@ -9,36 +9,57 @@ from typing import Any, NamedTuple
 
 from marketdata.addresses import group_in
 from marketdata.archive.coverage.buckets import Coverage
-from marketdata.archive.records import Catalog, Record, active_times
+from marketdata.archive.record_columns import Listing, Record
+from marketdata.archive.records import ACTIVE_FIELDS, Catalog, active_times
 from marketdata.archive.storage.files import FAR
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import EmptyRangeWarning, MarketDataError, warn
 from marketdata.filters import SORTS, STATES
 from marketdata.points.arguments import choice, text, texts, whole
-from marketdata.points.records import RecordKind, in_order, searched_text, searched_words, state_of
+from marketdata.points.records import (
+    SEARCHED,
+    STATE_FIELDS,
+    in_order,
+    searched_text,
+    searched_words,
+    sort_fields,
+    state_of,
+)
 from marketdata.points.views import View
 from marketdata.times import to_datetime
-from marketdata.typing import FrameKind
 
 
-def listed(catalog: Catalog, search: str | None, **filters: str | None) -> list[Record]:
+def listed(catalog: Catalog, search: str | None, **filters: str | None) -> Listing:
     """Records with these values of fields, and with all words in their texts; warns if none has them."""
     words = [] if search is None else searched_words(text("search", search, "words"))
-    records = catalog.records(words if all(value is None for value in filters.values()) else ())
+    records = catalog.listing()
     for name, value in filters.items():
         if value is None:
             continue
-        chosen = [record for record in records if record.get(name) == text(name, value, "one")]
+        values = list(records.field(name))
+        chosen = [place for place, one in enumerate(values) if one == text(name, value, "one")]
         if not chosen:
-            similar = get_close_matches(value, {str(r[name]) for r in records if r.get(name) is not None}, n=3)
+            similar = get_close_matches(value, {str(one) for one in values if one is not None}, n=3)
             hint = "Give search= to find them by words."
             if catalog.find(value) is not None:
                 hint = f"It is one of the {catalog.kind} itself, which search={value!r} finds."
             elif similar:
                 hint = f"Similar: {', '.join(map(repr, similar))}. {hint}"
             warn(f"No {catalog.kind} of the archive have {name}={value!r}.", EmptyRangeWarning, hint=hint)
-        records = chosen
-    return [record for record in records if all(word in searched_text(record) for word in words)]
+        records = records.take(chosen)
+    if not words:
+        return records
+    return _where(records, SEARCHED, lambda record: _has(searched_text(record), words))
+
+
+def _where(records: Listing, names: Iterable[str], is_chosen: Callable[[Record], bool]) -> Listing:
+    """The records for which a condition on some of their fields is true."""
+    every = records.records([*names])
+    return records.take([place for place, record in enumerate(every) if is_chosen(record)])
+
+
+def _has(found: str, words: Iterable[str]) -> bool:
+    return all(word in found for word in words)
 
 
 class Chosen(NamedTuple):
@@ -51,7 +72,7 @@ class Chosen(NamedTuple):
     sort: str | None = None
     max_rows: int | None = None
 
-    def of(self, catalog: Catalog) -> list[Record]:
+    def of(self, catalog: Catalog) -> Listing:
         """The records that are meant, in the order that is wanted."""
         states = set(map(partial(choice, "state", allowed=STATES), self._listed("state", self.state)))
         tags = {tag.casefold() for tag in self._listed("tags", self.tags)}
@@ -59,39 +80,37 @@ class Chosen(NamedTuple):
         most = None if self.max_rows is None else whole("max_rows", self.max_rows, 0)
         slug = None if self.event_slug is None else group_in(text("event_slug", self.event_slug, "one"))
         records = listed(catalog, self.search, event_slug=slug)
-        states = states or ({"open"} if sort == "volume_24h" else set())
-        records = [record for record in records if not states or state_of(record) in states]
+        if states := states or ({"open"} if sort == "volume_24h" else set()):
+            records = _where(records, STATE_FIELDS, lambda record: state_of(record) in states)
         if tags:
-            records = [one for one in records if tags & {str(tag).casefold() for tag in one.get("tags") or ()}]
-        return (in_order(records, sort) if sort else records)[:most]
+            records = _where(
+                records, ["tags"], lambda one: bool(tags & {str(tag).casefold() for tag in one["tags"] or ()})
+            )
+        places: Sequence[int] = range(len(records))
+        if sort:
+            names = sort_fields(sort)
+            rows = [record | {"place": place} for place, record in enumerate(records.records(names))]
+            places = [row["place"] for row in in_order(rows, sort)]
+        return records if sort is None and most is None else records.take(places[:most])
 
     @staticmethod
     def _listed(name: str, value: Any) -> list[str]:
         return [] if value is None else texts(name, value, "one")
 
 
-def records_frame(kind: RecordKind, records: Sequence[Record], frame: FrameKind) -> Any:
-    """Records as a frame of a kind."""
-    from marketdata.tidy.records import to_frame
-
-    return to_frame(kind, records, frame)
-
-
-def existed(
-    records: Iterable[Record], at: int, stored: Callable[[], Mapping[str, int]], *, is_open: bool = False
-) -> list[Record]:
+def existed(records: Listing, at: int, stored: Callable[[], Mapping[str, int]], *, is_open: bool = False) -> Listing:
     """The records of markets that had begun by a time [microseconds], and with ``is_open`` had not closed by then.
 
     A market begins at ``start_date``, else ``created_at``, else with the first row that is ``stored`` of it.
     """
     first = cache(stored)
-    out = []
-    for record in records:
+
+    def is_there(record: Record) -> bool:
         began, closed = active_times(record)
         began = first().get(str(record["id"])) if began is None else began
-        if began is not None and began <= at and not (is_open and closed is not None and closed <= at):
-            out.append(record)
-    return out
+        return began is not None and began <= at and not (is_open and closed is not None and closed <= at)
+
+    return _where(records, ["id", *ACTIVE_FIELDS], is_there)
 
 
 def first_rows(coverage: Mapping[View, Coverage]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from marketdata.archive.arrow import dictionary_of, from_tables, tokens_of
 from marketdata.archive.coverage.buckets import Coverage
 from marketdata.archive.coverage.intervals import STATES, CoverageRecord, CoverageState, covered, gaps, union, within
 from marketdata.archive.feed import Feed
-from marketdata.archive.records import active_times
+from marketdata.archive.records import Labels, active_times
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.files import LAST_NAME, DataFile, cuts, holding, hull
 from marketdata.archive.storage.tables import Table, Version
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 K = TypeVar("K", int, str)
 Missing = Literal["warn", "raise", "partial", "fetch"]
-Labels = Mapping[tuple[str, str], str]  # by market_id and token_id
 Records = Mapping[str, Sequence[CoverageRecord]]  # by market_id
 ALL_TIME = Range(-(2**61), 2**61)
 _NEVER = Range(0, 0)
@@ -85,7 +84,7 @@ class Query:
 
     def of_markets(self, markets: Sequence[str]) -> Query:
         """The same query for some of its markets, which are sorted and adjacent in the files."""
-        inside = {ids: label for ids, label in (self.labels or {}).items() if markets[0] <= ids[0] <= markets[-1]}
+        inside = None if self.labels is None else self.labels.between(markets[0], markets[-1])
         version = pruned(self.version, markets, self.wanted)
         books = None if self.books is None else self.books.of_markets(markets)
         own = markets if self.markets is None else sorted({*markets}.intersection(self.markets))
@@ -103,7 +102,7 @@ class Query:
         from marketdata.points.bars import bars
         from marketdata.points.resample import resample_columns
 
-        labels: Labels = self.labels or {}
+        labels: Mapping[tuple[str, str], str] = {} if self.labels is None else self.labels
         # Points to aggregate are read in small parts: all at once may not fit into memory.
         for points in self.stored(self.width if in_parts or not self.is_stored else None):
             # Stored labels may be from before a record changed.

@@ -20,6 +20,7 @@ from marketdata.addresses import name_in
 from marketdata.archive import listings, query, scan, sql
 from marketdata.archive.pull.run import Pull
 from marketdata.archive.query import Missing
+from marketdata.archive.record_columns import Listing
 from marketdata.archive.scan import EngineName, query_of
 from marketdata.archive.selection import Selection
 from marketdata.archive.sources import Sources
@@ -96,7 +97,7 @@ class Reading(Generic[Frame]):
             lazy: Any = {"polars": scan.lazy, "arrow": scan.to_arrow, "duckdb": sql.relation}[engine]
             is_prints = wanted.is_stored and not VIEWS[view].is_grid
             return lazy(wanted) if is_prints else with_width(lazy(wanted), wanted.width)
-        every = ids if ids is not None else [str(record["id"]) for record in store.catalog["markets"].records()]
+        every = ids if ids is not None else store.catalog["markets"].listing().ids
         parts = scan.by_market(wanted, every)
         return scan.to_dask(parts) if engine == "dask" else scan.to_spark(parts)
 
@@ -113,9 +114,7 @@ class Reading(Generic[Frame]):
         views: list[View] = [view for view in VIEWS if view in named or (view == "books" and "snapshots" in named)]
         points = [query_of(store, view, None, query.ALL_TIME, None, nested=view == "books") for view in views]
         records: dict[str, Any] = {
-            kind: listings.records_frame(kind, store.catalog[kind].records(), "polars").to_arrow()
-            for kind in RECORD_KINDS
-            if kind in named
+            kind: store.catalog[kind].listing().frame("polars").to_arrow() for kind in RECORD_KINDS if kind in named
         }
         if "coverage" in named:
             records["coverage"] = query.coverage_frame(store.coverage, "polars").to_arrow()
@@ -151,13 +150,12 @@ class Reading(Generic[Frame]):
         if at is not None:
             began = partial(listings.first_rows, self.store.coverage)
             records = listings.existed(records, to_micros(at, "at"), began, is_open=is_open)
-        frame = listings.records_frame("markets", records, self.kind)
+        frame = records.frame(self.kind)
         return cast("Frame", frame if at is None else without_answers(frame, keep=keep))
 
     def records(self, kind: RecordKind, search: str | None, **filters: str | None) -> Frame:
         """Records of a kind, see `listings.listed`."""
-        records = listings.listed(self.store.opened().catalog[kind], search, **filters)
-        return cast("Frame", listings.records_frame(kind, records, self.kind))
+        return cast("Frame", listings.listed(self.store.opened().catalog[kind], search, **filters).frame(self.kind))
 
     def coverage(self) -> Frame:
         """The stored ranges."""
@@ -242,9 +240,9 @@ class Reader:
         """Number of the newest commit to a view or to records, from 0; -1 before it."""
         return self._store.tables[choice("view", table, (*VIEWS, *RECORD_KINDS))].version().number
 
-    def records(self, kind: RecordKind) -> list[dict[str, Any]]:
+    def listing(self, kind: RecordKind) -> Listing:
         """Records of a kind, by id."""
-        return self._store.catalog[choice("kind", kind, RECORD_KINDS)].records()
+        return self._store.catalog[choice("kind", kind, RECORD_KINDS)].listing()
 
     def find_market(self, id_or_slug: str) -> dict[str, Any] | None:
         """The record of the market that a user names by id, slug, or address, or None."""

@@ -4,62 +4,48 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
-import json
+import itertools
 import math
 import re
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
-import pyarrow as pa
+import polars as pl
 
 from marketdata.addresses import event_in
+from marketdata.archive.record_columns import (
+    SCHEMAS,
+    TEXT_COLUMN,
+    Listing,
+    Record,
+    columns_of_table,
+    stored_names,
+    table_of,
+)
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.files import DataFile
 from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.errors import EVENT_HINT, ConfigError, NotArchivedError, NotTidyError, event_text
-from marketdata.points.life import of_record
+from marketdata.points.life import RECORD_TIMES, of_record
 from marketdata.points.records import (
     FIELDS,
     GAMMA_NAMES,
     ID_NAMES,
-    RECORD_KINDS,
     TOKEN_LISTS,
     RecordKind,
-    columns,
     names,
     truth,
 )
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.times import moment_text
 
-if TYPE_CHECKING:
-    import polars as pl
-
-Record = dict[str, Any]
 # Files are joined at this number. In an object store one file is enough, because each takes requests to read.
 _MANY_FILES, _MANY_REMOTE = 64, 1
 _OTHER_NAME = re.compile(rf'"(?:{"|".join(GAMMA_NAMES)})": "(\w{{1,80}})"', re.ASCII)
-# Parquet calls the entries of a list "element".
-_TEXTS = pa.list_(pa.field("element", pa.string()))
-
-
-def _id_column(kind: RecordKind) -> str:
-    """The column of the ids: events and series name their own id as the interface does."""
-    return "market_id" if kind == "markets" else "id"
-
-
-def _schema(kind: RecordKind) -> pa.Schema:
-    stored = {name: field for field in FIELDS[kind] if field.stored for name in columns(kind, field)}
-    types = {name: _TEXTS if field.type in ("texts", "tokens") else pa.string() for name, field in stored.items()}
-    types = {_id_column(kind) if name == ID_NAMES[kind] else name: column for name, column in types.items()}
-    return pa.schema({**types, "record": pa.string()})
-
-
-# Engines read the columns; the archive reads the JSON in the last one.
-SCHEMAS: dict[RecordKind, pa.Schema] = {kind: _schema(kind) for kind in RECORD_KINDS}
 
 
 def rows_of(frame: Any) -> list[Record]:
@@ -226,8 +212,17 @@ class Labels(Mapping[tuple[str, str], str]):
     def __init__(self, load: Callable[[], pl.DataFrame]) -> None:
         self._load = load
 
+    @classmethod
+    def of(cls, table: pl.DataFrame) -> Labels:
+        """Labels that are known."""
+        return cls(lambda: table)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self),)
+        return Labels.of, (self.table,)
+
+    def between(self, first: str, last: str) -> Labels:
+        """The labels of the markets from one id to another one."""
+        return Labels(lambda: self.table.filter(pl.col("market_id").is_between(pl.lit(first), pl.lit(last))))
 
     @cached_property
     def table(self) -> pl.DataFrame:
@@ -249,55 +244,105 @@ class Labels(Mapping[tuple[str, str], str]):
 
 
 class _RecordFile:
-    """The records of one file as JSON by id, and the ids by slug, token and event, each made when it is asked for."""
+    """The records of one file: their columns and texts, and what is made of these, each when it is asked for."""
 
-    def __init__(self, rows: pl.DataFrame) -> None:
-        self.texts: dict[str, str] = dict(rows.select("of", "record").iter_rows())
-        self._rows = rows.drop("record")
+    def __init__(self, kind: RecordKind, table: Table, file: DataFile) -> None:
+        self._kind, self._table, self._file = kind, table, file
+        self._texts: dict[int, pl.Series] = {}  # by row group
+
+    def __len__(self) -> int:
+        return self._file.rows
+
+    @cached_property
+    def _content(self) -> memoryview:
+        """The compressed bytes, so that an object store is asked once."""
+        return self._table.content(self._file)
+
+    def columns(self, *names: str) -> pl.DataFrame:
+        """Columns of all records, the id as ``of``."""
+        hint = "Run archive.verify(repair=True): it makes the records again from the points."
+        with errors.parsing(f"The {self._kind} table", hint):
+            has = self._table.footer(self._file).metadata.schema.to_arrow_schema().names
+            wanted = [name for name in stored_names(self._kind, names) if name in has]
+            return columns_of_table(self._kind, self._table.read(self._file, None, wanted, self._content), names)
+
+    def text(self, place: int) -> str:
+        """The JSON of the record in a row."""
+        number, first = 0, 0
+        for group in self._table.footer(self._file).groups:
+            if place < first + group.rows:
+                break
+            number, first = number + 1, first + group.rows
+        if number not in self._texts:
+            rows = self._table.read(self._file, [number], [TEXT_COLUMN], self._content)
+            self._texts[number] = pl.Series(rows[TEXT_COLUMN])
+        return str(self._texts[number][place - first])
+
+    def texts(self) -> list[str]:
+        """The JSON of each record."""
+        return [self.text(place) for place in range(len(self))]
+
+    @cached_property
+    def ids(self) -> pl.Series:
+        """The id of each record."""
+        return self.columns("of")["of"]
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The row of each id."""
+        return {identity: place for place, identity in enumerate(self.ids)}
 
     @cached_property
     def by_slug(self) -> dict[str, str]:
         """The first id of each slug."""
-        import polars as pl
-
-        return dict(self._rows.filter(pl.col("slug") != "").reverse().select("slug", "of").iter_rows())
+        return dict(self.columns("slug", "of").filter(pl.col("slug") != "").reverse().iter_rows())
 
     @cached_property
     def tokens(self) -> pl.DataFrame:
         """The tokens that have a label: ``of`` is their market."""
-        import polars as pl
-
         lists = ("token_ids", "token_labels")
         is_whole = pl.col(lists[0]).list.len() == pl.col(lists[1]).list.len()
-        rows = self._rows.select("of", *lists).filter(is_whole & (pl.col(lists[0]).list.len() > 0))
+        rows = self.columns("of", *lists).filter(is_whole & (pl.col(lists[0]).list.len() > 0))
         return rows.explode(lists).filter(pl.col(lists[0]) != "", pl.col(lists[1]).is_not_null())
 
     @cached_property
     def by_token(self) -> dict[str, list[str]]:
         """The ids of the markets of each token."""
-        if "token_ids" not in self._rows.columns:
+        if self._kind != "markets":
             return {}
-        rows = self._rows.select("of", "token_ids").explode("token_ids")
+        rows = self.columns("of", "token_ids").explode("token_ids")
         return {name: ids for name, ids in rows.group_by("token_ids").agg("of").iter_rows() if name}
 
     @cached_property
     def by_event(self) -> dict[str, list[str]]:
         """The ids of the markets of each event, by its slug."""
-        if "event_slug" not in self._rows.columns:
+        if self._kind != "markets":
             return {}
-        rows = self._rows.select("of", "event_slug")
+        rows = self.columns("of", "event_slug")
         return {slug: ids for slug, ids in rows.group_by("event_slug").agg("of").iter_rows() if slug}
 
 
-class _Stored(NamedTuple):
-    """The records of a version: by the path of their file, and all together as JSON by id."""
+class _Files(NamedTuple):
+    """The records of several files, one after the other."""
 
-    files: Mapping[str, _RecordFile]
-    texts: Mapping[str, str]
+    kind: RecordKind
+    files: Sequence[_RecordFile]
+
+    def columns(self, names: Sequence[str]) -> pl.DataFrame:
+        """See `record_columns.Source`."""
+        none = columns_of_table(self.kind, SCHEMAS[self.kind].empty_table(), names)
+        return pl.concat([none, *(file.columns(*names) for file in self.files)])
+
+    def texts(self, places: Iterable[int]) -> Iterator[str]:
+        """See `record_columns.Source`."""
+        begins = [0, *itertools.accumulate(map(len, self.files))]
+        for place in places:
+            number = bisect_right(begins, place) - 1
+            yield self.files[number].text(place - begins[number])
 
 
-def _has(text: str, words: Iterable[str]) -> bool:
-    return all(word in text for word in words)
+# The fields of a record that `active_times` reads.
+ACTIVE_FIELDS = (*RECORD_TIMES, "status", "resolved_token_id")
 
 
 def active_times(record: Mapping[str, Any]) -> tuple[int | None, int | None]:
@@ -320,16 +365,21 @@ class Catalog:
         self.kind = kind
         self._lock = threading.RLock()
         self._number = -1
-        self._stored = _Stored({}, {})
-        self._others: tuple[_Stored, dict[str, str]] = self._stored, {}  # ids by other names
+        self._files: Mapping[str, _RecordFile] = {}  # by the paths of the files of the last version
+        self._others: tuple[Any, dict[str, str]] = self._files, {}  # ids by other names
 
-    def records(self, words: Iterable[str] = ()) -> list[Record]:
-        """All records in the order of their ids; of those without one of the words, only some are left out."""
-        texts = self._current().texts
-        # A word may stand in another field, so who asks looks again; most records are not even parsed.
-        written = [json.dumps(word, ensure_ascii=False)[1:-1] for word in words]
-        found = (one for one, text in texts.items() if not written or _has(text.casefold(), written))
-        return [self._parsed(texts[identity]) for identity in sorted(found)]
+    def listing(self, version: Version | None = None) -> Listing:
+        """All records in the order of their ids."""
+        files = [*self._current(version).values()]
+        ids = pl.concat([pl.Series(dtype=pl.String), *(file.ids for file in files)])
+        rows = pl.DataFrame({"of": ids}).with_row_index("place")
+        # Another program may have stored an id again.
+        rows = (rows if ids.is_sorted() else rows.sort("of")).unique("of", keep="last", maintain_order=True)
+        return Listing(self.kind, _Files(self.kind, files), rows["place"])
+
+    def records(self) -> list[Record]:
+        """All records in the order of their ids."""
+        return [*self.listing().parsed()]
 
     def find(self, id_or_slug: str, version: Version | None = None) -> Record | None:
         """The record with this id, else with this slug or name at Gamma; name the ``version`` to look up many."""
@@ -339,9 +389,9 @@ class Catalog:
     def find_id(self, id_or_slug: str, version: Version | None = None) -> str | None:
         """The id of the record with this id, else this slug or name at Gamma; name the ``version`` to look up many."""
         stored = self._current(version)
-        if id_or_slug in stored.texts:
+        if any(id_or_slug in file.places for file in stored.values()):
             return id_or_slug
-        found = min((f.by_slug[id_or_slug] for f in stored.files.values() if id_or_slug in f.by_slug), default=None)
+        found = min((f.by_slug[id_or_slug] for f in stored.values() if id_or_slug in f.by_slug), default=None)
         may_be_other = found is None and (id_or_slug.isdigit() or id_or_slug.startswith("0x"))
         return self._by_other_name(stored).get(id_or_slug) if may_be_other else found
 
@@ -362,22 +412,23 @@ class Catalog:
     def members(self, event_slug: str, version: Version | None = None) -> list[str]:
         """Ids of the markets of an event, by its slug in any case."""
         spelled = dict.fromkeys([event_slug, event_slug.lower(), event_slug.upper()])
-        files = self._current(version).files.values()
+        files = self._current(version).values()
         return sorted({one for file in files for slug in spelled for one in file.by_event.get(slug, ())})
 
-    def _by_other_name(self, stored: _Stored) -> dict[str, str]:
+    def _by_other_name(self, stored: Mapping[str, _RecordFile]) -> dict[str, str]:
         """The ids of markets by their names at Gamma, read once a version."""
         version, ids = self._others
         if version is not stored:
-            every = sorted(stored.texts.items(), reverse=True)
-            ids = {name: identity for identity, text in every for name in _OTHER_NAME.findall(text)}
+            every = (pair for file in stored.values() for pair in zip(file.ids, file.texts(), strict=True))
+            texts = sorted(every, reverse=True)
+            ids = {name: identity for identity, text in texts for name in _OTHER_NAME.findall(text)}
             self._others = stored, ids
         return ids
 
     def of_id(self, identity: str, version: Version | None = None) -> Record | None:
         """The record with this id."""
-        text = self._current(version).texts.get(identity)
-        return None if text is None else self._parsed(text)
+        file = next((file for file in self._current(version).values() if identity in file.places), None)
+        return None if file is None else self._parsed(file.text(file.places[identity]))
 
     def token(self, token_id: str, market_id: str | None = None) -> tuple[Record, str | None] | None:
         """The market that has this token, the first of several or the one that is named, and the token's label."""
@@ -389,9 +440,7 @@ class Catalog:
 
     def markets_of(self, token_id: str) -> list[str]:
         """Ids of the markets that have this token: short ids repeat."""
-        return sorted(
-            identity for file in self._current().files.values() for identity in file.by_token.get(token_id, ())
-        )
+        return sorted(identity for file in self._current().values() for identity in file.by_token.get(token_id, ()))
 
     def labels(self, markets: Iterable[str] | None = None) -> Labels:
         """The label of each token of some markets (None: all) that has one, by market and token."""
@@ -399,9 +448,7 @@ class Catalog:
         return Labels(lambda: self._labels(version, wanted))
 
     def _labels(self, version: Version, markets: Sequence[str] | None) -> pl.DataFrame:
-        import polars as pl
-
-        parts = [file.tokens for file in self._current(version).files.values()]
+        parts = [file.tokens for file in self._current(version).values()]
         names = ("of", *TOKEN_LISTS)
         rows = pl.concat(parts) if parts else pl.DataFrame(schema=dict.fromkeys(names, pl.String))
         rows = rows if markets is None else rows.filter(pl.col("of").is_in(markets))
@@ -411,38 +458,30 @@ class Catalog:
         """The error for an unknown market, with similar names."""
         market, _, side = id_or_slug.strip().rpartition(":")
         tokens = dict.fromkeys([id_or_slug, f"{market.upper()}:{side.lower()}"])  # of Kalshi, in any case
-        files, owners = self._current().files.values(), [owner for one in tokens for owner in self.markets_of(one)]
+        files, owners = self._current().values(), [owner for one in tokens for owner in self.markets_of(one)]
         event = event_in(id_or_slug) or id_or_slug.strip()
         if members := [str((self.of_id(one) or {}).get("slug") or one) for one in self.members(event)]:
             return NotArchivedError(event_text(event, members), hint=EVENT_HINT)
-        names = dict.fromkeys(name for file in files for name in (*file.by_slug, *file.texts))
+        names = dict.fromkeys(name for file in files for name in (*file.by_slug, *file.places))
         near = difflib.get_close_matches(id_or_slug, names, n=3, cutoff=0.7)
         hint = f" Similar: {', '.join(map(repr, near))}." if near else ""
         if owners:
             hint = f" It is a token of market {owners[0]!r}: give that, and filter the rows on token_id."
-        count = sum(len(file.texts) for file in files)
+        count = sum(map(len, files))
         content = f"has {count:,} market{'' if count == 1 else 's'}" if count else "has no market yet"
         return NotArchivedError(f"market {id_or_slug[:200]!r} is not in the archive, which {content}.{hint}")
 
-    def _current(self, version: Version | None = None) -> _Stored:
-        """The records of a version, by default the newest; files never change."""
+    def _current(self, version: Version | None = None) -> Mapping[str, _RecordFile]:
+        """The files of a version, by default of the newest one; they never change."""
         version = version or self.table.version()
         with self._lock:
             if version.number != self._number:
-                known = self._stored.files
-                files = {file.path: known.get(file.path) or self._read(file) for file in version.files}
-                texts = {identity: text for file in files.values() for identity, text in file.texts.items()}
-                self._number, self._stored = version.number, _Stored(files, texts)
-            return self._stored
-
-    def _read(self, file: DataFile) -> _RecordFile:
-        import polars as pl
-
-        hint = "Run archive.verify(repair=True): it makes the records again from the points."
-        with errors.parsing(f"The {self.kind} table", hint):
-            rows = pl.DataFrame(pl.from_arrow(self.table.read(file).cast(SCHEMAS[self.kind])))
-        rows = rows.rename({_id_column(self.kind): "of"})
-        return _RecordFile(rows)
+                known = self._files
+                self._files = {
+                    f.path: known.get(f.path) or _RecordFile(self.kind, self.table, f) for f in version.files
+                }
+                self._number = version.number
+            return self._files
 
     def _parsed(self, text: str) -> Record:
         with errors.parsing(f"The {self.kind} table"):
@@ -456,7 +495,7 @@ class Catalog:
             new[record["id"]] = _merged(new.get(record["id"], {}), record)
 
         def make(version: Version) -> Plan | None:
-            files, changed = self._current(version).files, {}
+            files, changed = self._current(version), {}
             for identity, record in new.items():
                 old = self.of_id(identity, version) or {}
                 if (merged := _merged(old, record)) != old:
@@ -465,19 +504,14 @@ class Catalog:
                 return None
             # Only files with a record that changes are written again, until there are many.
             is_whole = len(files) >= (_MANY_REMOTE if self.table.store.remote else _MANY_FILES)
-            old_files = {path for path, file in files.items() if is_whole or not file.texts.keys().isdisjoint(changed)}
-            kept = {identity: self._parsed(text) for path in old_files for identity, text in files[path].texts.items()}
-            rows = [self._row(record) for _, record in sorted((kept | changed).items())]
-            written = self.table.put(pa.Table.from_pylist(rows, schema=SCHEMAS[self.kind]))
+            old_files = {path for path, file in files.items() if is_whole or not file.places.keys().isdisjoint(changed)}
+            kept = {
+                identity: self._parsed(text)
+                for path in old_files for identity, text in zip(files[path].ids, files[path].texts(), strict=True)
+            }  # fmt: skip
+            rows = table_of(self.kind, [record for _, record in sorted((kept | changed).items())])
+            written = self.table.put(rows)
             return Plan(written, [file for file in version.files if file.path in old_files])
 
         if new:
             self.table.plan(make)
-
-    def _row(self, record: Record) -> dict[str, Any]:
-        """A record as a row of its table."""
-        tokens = record.get("tokens", ())
-        lists = {"token_ids": [t["id"] for t in tokens], "token_labels": [t.get("label") for t in tokens]}
-        row = {**record, **lists, "market_id": record["id"], "record": json.dumps(record, ensure_ascii=False)}
-        values = {name: row.get(name) for name in SCHEMAS[self.kind].names}
-        return {name: v if v is None or isinstance(v, list) else str(v) for name, v in values.items()}

@@ -14,7 +14,8 @@ from marketdata.adapters.polars import signed, write_file
 from marketdata.archive.arrow import to_table
 from marketdata.archive.coverage.policy import MINUTE, whole_buckets
 from marketdata.archive.expansion import levels_in_polars
-from marketdata.archive.query import ALL_TIME, Labels, Query, pruned
+from marketdata.archive.query import ALL_TIME, Query, pruned
+from marketdata.archive.records import Labels
 from marketdata.archive.storage.files import hull
 from marketdata.archive.storage.tables import Version
 from marketdata.archive.store import ArchiveStore

@@ -14,6 +14,7 @@ from marketdata.adapters.names import names
 from marketdata.addresses import event_in
 from marketdata.archive import records
 from marketdata.archive.feed import Feed
+from marketdata.archive.record_columns import Record
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotFoundError
 from marketdata.filters import LISTINGS, refuse_unknown
@@ -117,7 +118,7 @@ class Selection:
         self._store_records(listed)
         return [str(m["id"]) for m in listed]
 
-    def _store_records(self, listed: list[records.Record]) -> None:
+    def _store_records(self, listed: list[Record]) -> None:
         """Store the records of markets, and those of their events that are not known yet."""
         events = self._store.catalog["events"]
         self._store.catalog["markets"].upsert(listed)
@@ -145,7 +146,7 @@ def _several(argument: str, given: Any) -> list[str]:
     return out
 
 
-def _read(kind: RecordKind, frame: Any, **known: str | None) -> list[records.Record]:
+def _read(kind: RecordKind, frame: Any, **known: str | None) -> list[Record]:
     """Records of a listing; ``known`` fields of all fill in what they lack."""
     rows = [records.read(kind, row) for row in records.rows_of(frame)]
     return [{**row, **{name: row.get(name) or value for name, value in known.items()}} for row in rows]

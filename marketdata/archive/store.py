@@ -14,7 +14,7 @@ from marketdata.archive.arrow import SCHEMAS, from_tables, to_table
 from marketdata.archive.coverage.buckets import Coverage
 from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, covered
 from marketdata.archive.market_ranges import Ranges, Records, hull_of, inside, times_of
-from marketdata.archive.records import SCHEMAS as RECORD_SCHEMAS
+from marketdata.archive.record_columns import SCHEMAS as RECORD_SCHEMAS
 from marketdata.archive.records import Catalog
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.files import WRITE_EFFORT, DataFile, is_url

@@ -19,6 +19,8 @@ ENDS: tuple[End, ...] = ("scheduled", "actual")
 # The columns of outcomes, and of records, that say the times of a life.
 TIMES = ("ends_at", "closed_at", "resolved_at")
 SCHEDULES = ("ends_at", "end_date")
+# The fields of a record that `of_record` reads.
+RECORD_TIMES = ("start_date", "created_at", *SCHEDULES, *TIMES[1:])
 
 
 class Life(NamedTuple):

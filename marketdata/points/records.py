@@ -26,8 +26,8 @@ class Field(NamedTuple):
 
     By its ``type`` an id (or a slug) is a text, a date an ISO 8601 text, and tokens are a list of ``{id, label}``.
     ``of`` says where the field is always there, null where unknown: in listings, in the response for one market, in an
-    archive, or nowhere. A search looks into ``searched`` fields. An archive has columns for ``stored`` fields, so a
-    change of them needs new archives. A field that ``leaks`` may change after the market opened, and tell the outcome.
+    archive, or nowhere. A search looks into ``searched`` fields. An archive has a column for each. A field that
+    ``leaks`` may change after the market opened, and tell the outcome.
     """
 
     name: str
@@ -35,15 +35,14 @@ class Field(NamedTuple):
     meaning: str
     of: Literal["listing", "market", "archive", "some"] = "listing"
     searched: bool = False
-    stored: bool = False
     leaks: bool = False
 
 
 def _common(title: str, meaning: str) -> tuple[Field, ...]:
     return (
-        Field("id", "id", "canonical id", searched=True, stored=True),
-        Field("slug", "id", "readable name in URLs", searched=True, stored=True),
-        Field(title, "text", meaning, searched=True, stored=True),
+        Field("id", "id", "canonical id", searched=True),
+        Field("slug", "id", "readable name in URLs", searched=True),
+        Field(title, "text", meaning, searched=True),
         Field("status", "text", "`active`, `closed`, `resolved`, ..., as the service says", leaks=True),
         Field("start_date", "date", "when it opens [UTC]"),
         Field("end_date", "date", "when it is scheduled to end [UTC]; null once a venue may have moved it"),
@@ -52,7 +51,7 @@ def _common(title: str, meaning: str) -> tuple[Field, ...]:
 
 _SERIES = (
     Field("series_id", "id", "id of its series", "archive"),
-    Field("series_slug", "id", "slug of its series", "archive", stored=True),
+    Field("series_slug", "id", "slug of its series", "archive"),
 )
 _TAGS = Field("tags", "texts", "its topics")
 FIELDS: dict[RecordKind, tuple[Field, ...]] = {
@@ -61,15 +60,17 @@ FIELDS: dict[RecordKind, tuple[Field, ...]] = {
     "markets": (
         *_common("question", "what it asks"),
         Field("event_id", "id", "id of its event", "archive"),
-        Field("event_slug", "id", "slug of its event", "archive", searched=True, stored=True),
-        Field("tokens", "tokens", "ids and labels of its tokens, in one order", stored=True),
-        *(field._replace(of="some", stored=False) for field in (*_SERIES, _TAGS)),
+        Field("event_slug", "id", "slug of its event", "archive", searched=True),
+        Field("tokens", "tokens", "ids and labels of its tokens, in one order"),
+        *(field._replace(of="some") for field in (*_SERIES, _TAGS)),
         Field("description", "text", "how it resolves, in words", "market"),
         Field("closed_at", "date", "when trading ended [UTC]", "market", leaks=True),
         Field("resolved_at", "date", "when its outcome was known [UTC]", "some", leaks=True),
         Field("resolved_token_id", "id", "the token that won", "market", leaks=True),
         Field("resolved_token_label", "text", "its label", "market", leaks=True),
         Field("payoffs", "numbers", "what a share of each of `token_ids` paid [USD, 0 to 1]", "some", leaks=True),
+        Field("category", "text", "its topic, where its service has one of each", "some"),
+        Field("liquidity", "number", "as its service says, as of now", "some", leaks=True),
         Field("created_at", "date", "when its record was made [UTC]", "some"),
         Field("updated_at", "date", "when its record was last changed [UTC]", "some", leaks=True),
         Field("event_title", "text", "name of its event", "some"),
@@ -110,8 +111,9 @@ DATES = frozenset(field.name for _, field in _ALL if field.type == "date")
 TEXT_LISTS = tuple(
     dict.fromkeys(n for kind, field in _ALL if field.type in ("texts", "tokens") for n in columns(kind, field))
 )
+NUMBERS = frozenset(field.name for _, field in _ALL if field.type == "number")
 NUMBER_LISTS = tuple(field.name for _, field in _ALL if field.type == "numbers")
-_SEARCHED = tuple(dict.fromkeys(field.name for _, field in _ALL if field.searched))
+SEARCHED = tuple(dict.fromkeys(field.name for _, field in _ALL if field.searched))
 
 # A market has these columns when it opens, and keeps them. Any other column may tell the outcome.
 KNOWN_AT_OPENING = frozenset(
@@ -176,12 +178,21 @@ _SORTED: Mapping[str, tuple[tuple[str, ...], bool]] = {
 }
 
 
+# The fields by which `state_of` decides.
+STATE_FIELDS = ("status", "resolved_token_id", "payoffs", "closed_at")
+
+
 def state_of(record: Mapping[str, Any]) -> State:
     """Whether a market is open, closed without an outcome so far, or resolved."""
     status = record.get("status")
     if status == "resolved" or record.get("resolved_token_id") is not None or record.get("payoffs"):
         return "resolved"
     return "closed" if status == "closed" or (status is None and record.get("closed_at") is not None) else "open"
+
+
+def sort_fields(sort: str) -> tuple[str, ...]:
+    """The fields that `in_order` compares."""
+    return _SORTED[sort][0]
 
 
 def in_order(records: Iterable[Mapping[str, Any]], sort: str, order: str | None = None) -> list[Any]:
@@ -209,7 +220,7 @@ def _sort_key(record: Mapping[str, Any], fields: Sequence[str]) -> float | None:
 
 def searched_text(record: Mapping[str, object]) -> str:
     """The texts in which a search looks for words, without case."""
-    return " ".join(str(record[name]) for name in _SEARCHED if record.get(name) is not None).casefold()
+    return " ".join(str(record[name]) for name in SEARCHED if record.get(name) is not None).casefold()
 
 
 def searched_words(search: str) -> list[str]:

@@ -12,24 +12,18 @@ from typing import TYPE_CHECKING, Any, get_args
 import polars as pl
 
 from marketdata.decimals import to_number
-from marketdata.points.records import RECORD_KINDS, RecordKind, searched_text, searched_words
+from marketdata.points.records import RECORD_KINDS, SEARCHED, RecordKind, searched_text, searched_words
 from marketdata.service.cursors import Cursors, Facts, invalid_cursor
 from marketdata.service.parameters import EventQuery, ListingQuery, MarketQuery, SortField
 from marketdata.times import first_time
 
 if TYPE_CHECKING:
     from marketdata.archive.reading import Reader
+    from marketdata.archive.record_columns import Listing
 
 Record = dict[str, Any]
 _TEXTS = (*get_args(SortField), "question", "category", "series_id", "series_slug", "event_id", "event_slug")
 _DATES = {"start_date": "start", "end_date": "end", "closed_at": "closed"}
-# Columns by which records are chosen and sorted. Each id has a short mark, because it may be too long for a cursor.
-_SCHEMA: dict[str, Any] = {
-    **dict.fromkeys((*_TEXTS, "mark", "searched"), pl.String),
-    **dict.fromkeys(_DATES.values(), pl.Int64),
-    "tags": pl.List(pl.String),
-    "liquidity": pl.Float64,
-}
 
 
 class Listings:
@@ -52,26 +46,30 @@ class Listings:
         field = "question" if (kind, query.sort) == ("markets", "title") else query.sort
         table = table.sort(field, "id", descending=[query.order == "desc", False], nulls_last=True)
         if query.cursor is not None:
-            last_served = table["mark"].index_of(str(self._cursors.read(facts, query.cursor)))
-            if last_served is None:
+            last_served = str(self._cursors.read(facts, query.cursor))
+            at = next((row for row, identity in enumerate(table["id"]) if _mark(identity) == last_served), None)
+            if at is None:
                 raise invalid_cursor()
-            table = table[last_served + 1 :]
+            table = table[at + 1 :]
         page = table.filter(*self._conditions(query)).head(query.limit + 1)
-        next_cursor = self._cursors.issue(facts, page["mark"][-2]) if len(page) > query.limit else None
-        return [records[row] for row in page["row"].head(query.limit)], next_cursor
+        next_cursor = self._cursors.issue(facts, _mark(page["id"][-2])) if len(page) > query.limit else None
+        served = records.take(page["row"].head(query.limit).to_list()).parsed()
+        return [_served(kind, record) for record in served], next_cursor
 
-    def _table(self, kind: RecordKind) -> tuple[list[Record], pl.DataFrame]:
+    def _table(self, kind: RecordKind) -> tuple[Listing, pl.DataFrame]:
         return self._table_at(kind, self._archive.version(kind))
 
-    def _read(self, kind: RecordKind, _version: int) -> tuple[list[Record], pl.DataFrame]:
+    def _read(self, kind: RecordKind, _version: int) -> tuple[Listing, pl.DataFrame]:
         """All records of a kind, and a table with a row for each."""
-        records = self._archive.records(kind)
-        if kind == "markets":
-            records = list(map(with_outcome, records))
-        else:
-            # Derived from markets that name only a slug they have no title, which clients expect.
-            records = [{**r, "title": r.get("title") or r.get("slug") or r.get("id")} for r in records]
-        return records, pl.DataFrame(list(map(_row, records)), _SCHEMA).with_row_index("row")
+        records = self._archive.listing(kind)
+        columns = {name: _column(records, name, pl.String, _text) for name in _TEXTS}
+        if kind != "markets":
+            columns["title"] = pl.Series(map(_title, records.records(("title", "slug", "id"))), dtype=pl.String)
+        columns |= {new: _column(records, name, pl.Int64, _time) for name, new in _DATES.items()}
+        columns["tags"] = _column(records, "tags", pl.List(pl.String), _tags).fill_null([])
+        columns["liquidity"] = _column(records, "liquidity", pl.Float64, _number)
+        columns["searched"] = pl.Series(map(searched_text, records.records(SEARCHED)), dtype=pl.String)
+        return records, pl.DataFrame(columns).with_row_index("row")
 
     def _conditions(self, query: ListingQuery) -> Iterator[pl.Expr]:
         """The conditions that a listed record meets."""
@@ -122,16 +120,39 @@ def with_outcome(record: Record) -> Record:
     return named | {name: value for name, value in record.items() if value is not None or name not in named}
 
 
-def _row(record: Record) -> dict[str, Any]:
-    tags = record.get("tags")
-    return {
-        **{name: None if record.get(name) is None else str(record[name]) for name in _TEXTS},
-        **{column: first_time(record, name) for name, column in _DATES.items()},
-        "searched": searched_text(record),
-        "mark": hashlib.sha256(str(record.get("id")).encode()).hexdigest()[:24],
-        "tags": [str(tag) for tag in tags] if isinstance(tags, list | tuple) else [],
-        "liquidity": _number(record.get("liquidity")),
-    }
+def _served(kind: RecordKind, record: Record) -> Record:
+    """A record as it is listed; derived from markets that name only a slug, it has no title, which clients expect."""
+    return with_outcome(record) if kind == "markets" else {**record, "title": _title(record)}
+
+
+def _title(record: Record) -> Any:
+    return record.get("title") or record.get("slug") or record.get("id")
+
+
+def _mark(identity: str) -> str:
+    """A short name of an id, which may be too long for a cursor."""
+    return hashlib.sha256(identity.encode()).hexdigest()[:24]
+
+
+def _column(records: Listing, name: str, dtype: Any, read: Callable[[Any], Any]) -> pl.Series:
+    """A field of all records: its column where that tells all of them, also of times; else each value as it is read."""
+    values = records.field(name)
+    if isinstance(values, list):
+        return pl.Series([read(value) for value in values], dtype=dtype)
+    is_text = isinstance(values.dtype, pl.Datetime) and dtype == pl.String
+    return values.dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ") if is_text else values.cast(dtype)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _time(value: object) -> int | None:
+    return first_time({"time": value}, "time")
+
+
+def _tags(value: object) -> list[str]:
+    return [str(tag) for tag in value] if isinstance(value, list | tuple) else []
 
 
 def _number(value: object) -> float | None:

@@ -97,7 +97,7 @@ def create_router(state: State) -> APIRouter:
             body["totals"] = dict.fromkeys(INTERFACE_VIEWS) | {
                 view: dict(zip(names, total, strict=True)) for view, *total in totals.iter_rows()
             }
-            body["markets"] = len(state.archive.records("markets"))
+            body["markets"] = len(state.archive.listing("markets"))
         return json_response(body)
 
     return router

@@ -98,7 +98,7 @@ def simulate(
         path = tempfile.mkdtemp(prefix="marketdata-simulated-")
         atexit.register(shutil.rmtree, path, ignore_errors=True)
     archive = Archive(path, frame=frame)
-    if Reader(archive).records("markets") and not archive.simulated:
+    if len(Reader(archive).listing("markets")) and not archive.simulated:
         raise ConfigError(f"{os.fspath(path)!r} has data that is not simulated; choose another folder.")
 
     minutes = max(2, round(days * 1440))

@@ -35,22 +35,31 @@ def to_frame(kind: FrameOf, records: Iterable[Mapping[str, Any]], frame: FrameKi
     where their values have no common type.
     """
     rows = [*records]
-    named = dict.fromkeys(name for row in rows for name in row)
     own: dict[str, list[Any]] = {}
-    id_column = "token_id" if kind == "tokens" else fields.ID_NAMES[kind]
-    for name in named:
-        if name == "id":
-            ids = (row["id"] if "id" in row else row.get(id_column) for row in rows)
-            own[id_column] = [None if one is None else str(one) for one in ids]
-        elif name == "tokens" and kind == "markets":
-            own |= _token_lists(rows)
-        elif name not in own:
-            own[name] = [row.get(name) for row in rows]
-    nothing = [None] * len(rows)
-    names = dict.fromkeys([*fields.COLUMNS[kind], *own])
-    return frames.new(frame_kind(frame)).build(
-        {name: _column(name, own.get(name, nothing)) for name in names}, len(rows)
-    )
+    for name in dict.fromkeys(name for row in rows for name in row):
+        own |= columns_of_field(kind, name, rows, own)
+    return of_columns(kind, own, len(rows), frame)
+
+
+def columns_of_field(
+    kind: FrameOf, name: str, rows: Sequence[Mapping[str, Any]], others: Mapping[str, Any]
+) -> dict[str, list[Any]]:
+    """The columns that a field adds to ``others``, as the values of all rows."""
+    if name == "id":
+        id_column = "token_id" if kind == "tokens" else fields.ID_NAMES[kind]
+        ids = (row["id"] if "id" in row else row.get(id_column) for row in rows)
+        return {id_column: [None if one is None else str(one) for one in ids]}
+    if name == "tokens" and kind == "markets":
+        return _token_lists(rows)
+    return {} if name in others else {name: [row.get(name) for row in rows]}
+
+
+def of_columns(kind: FrameOf, own: Mapping[str, Column | list[Any]], height: int, frame: FrameKind) -> Native:
+    """A frame of records with these columns; lists are values as records have them."""
+    nothing = [None] * height
+    listed = {name: own.get(name, nothing) for name in dict.fromkeys([*fields.COLUMNS[kind], *own])}
+    made = {name: _column(name, values) if isinstance(values, list) else values for name, values in listed.items()}
+    return frames.new(frame_kind(frame)).build(made, height)
 
 
 def _token_lists(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -82,6 +91,8 @@ def _column(name: str, values: list[Any]) -> Column:
     if are_lists and name in fields.NUMBER_LISTS and not any(str in map(type, v or ()) for v in values):
         return typed("numbers", values)
     types = {type(v) for v in values if v is not None}
+    if name in fields.NUMBERS and types <= {int, float} and all(type(v) is not int or abs(v) < 2**63 for v in values):
+        return np.array(values, float)
     if types <= {str}:
         if name.endswith("_id"):
             return Texts.of(values)

@@ -11,7 +11,9 @@ import polars as pl
 from reference.columns import coded_books, coded_series
 
 from marketdata.archive.reading import Reader
+from marketdata.archive.record_columns import Listing
 from marketdata.points.columns import METRICS, Data, Token
+from marketdata.points.records import RecordKind
 from marketdata.points.views import View, empty
 from marketdata.resolution import Resolution
 from marketdata.times import Range, to_datetime
@@ -51,6 +53,9 @@ class MemoryArchive(Reader):
 
     def records(self, kind: str) -> list[dict[str, Any]]:
         return [dict(r) for r in self._records[kind]]
+
+    def listing(self, kind: RecordKind) -> Listing:
+        return Listing.of(kind, self.records(kind))
 
     def find_market(self, id_or_slug: str) -> dict[str, Any] | None:
         for field in ("id", "slug"):

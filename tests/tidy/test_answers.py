@@ -14,6 +14,7 @@ from reference.markets import in_kind
 
 import marketdata as md
 from marketdata.archive.listings import existed
+from marketdata.archive.record_columns import Listing
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 KNOWN_AT_OPENING = [
@@ -109,8 +110,8 @@ def test_the_universe_of_a_time_by_a_plain_walk(markets: list[Any], at: int) -> 
             if ended is None or ended > at:
                 open_.add(str(i))
     for is_open, want in ((False, begun), (True, open_)):
-        found = existed(records, zero + at * hour, lambda: first, is_open=is_open)
-        assert {record["id"] for record in found} == want
+        found = existed(Listing.of("markets", records), zero + at * hour, lambda: first, is_open=is_open)
+        assert {*found.ids} == want
 
 
 def test_an_archive_knows_the_markets_of_a_time() -> None:

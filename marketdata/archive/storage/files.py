@@ -29,6 +29,8 @@ from marketdata.times import Range, to_text
 # A row group is decoded whole, also for one page of a service.
 GROUP_LEVELS = 50_000
 FILE_LEVELS = 8_000_000
+# The text of one record is decoded with the others of its group.
+_GROUP_RECORDS = 8_192
 WRITE_EFFORT = 3
 COMPACT_EFFORT = 9
 # Footers have no checksum of their own, so it is in the name, after an id that the footer repeats.
@@ -36,6 +38,8 @@ OURS = re.compile(r"[0-9a-f]{32}-([0-9a-f]{8})\.parquet")
 # Listings of a folder that changes meanwhile, until it is given up.
 _LISTINGS = 100
 _MAGIC = b"PAR1"
+# Texts that many rows share, which are read as codes: those of points, and the names of the fields of records.
+_REPEATING = (*ID_COLUMNS, "fields")
 # Readers of Delta tables ignore names that begin so.
 _CLOCK = "_clock"
 # Without statistics a file may have any time [microseconds] and any name.
@@ -220,6 +224,7 @@ def write_rows(store: Store, table: pa.Table, effort: int) -> Iterator[DataFile]
         # A row group has about `GROUP_LEVELS` levels, and at most 64 short markets.
         short = max(8_192, 64 * len(part) // max(len(markets), 1))
         rows = min(max(GROUP_LEVELS * len(part) // int(weights[start:stop].sum()), 256), 65_536, short)
+        rows = rows if is_points else _GROUP_RECORDS
         body = _encoded(part, identity, rows, effort)
         name = f"{identity}-{zlib.crc32(body[-_length(body) :]):08x}.parquet"
         store.write(name, body)
@@ -235,7 +240,7 @@ def _encoded(table: pa.Table, identity: str, rows: int, effort: int) -> memoryvi
     schema = pa.schema([field.with_type(types[field.name]) for field in table.schema])
     lists = {name for name, kind in types.items() if pa.types.is_list(kind)}
     # Prices repeat; sizes do not, and a dictionary of them costs a third of the file.
-    repeating = [name for name in types if name.endswith(("_id", "_label", "price"))]
+    repeating = [name for name in types if name.endswith(("_id", "_label", "price")) or name in _REPEATING]
     with pq.ParquetWriter(
         memory,
         schema,
@@ -315,24 +320,29 @@ def _groups(metadata: Any, path: str, end: int) -> list[DataFile]:
     return out[::-1]
 
 
-def read_groups(
-    store: Store, file: DataFile, footer: Footer, groups: Sequence[int] | None, names: Sequence[str] | None
-) -> pa.Table:
-    """Columns of all row groups (None), or of some; ArchiveCorruptError if the checksum of a page differs."""
+def content_of(store: Store, file: DataFile, footer: Footer, groups: Sequence[int] | None) -> memoryview:
+    """The bytes of a file, in which those of all row groups (None), or from the first to the last one, are filled."""
     numbers = range(len(footer.groups)) if groups is None else groups
-    # As long as the file; only the bytes from the first to the last row group are fetched, and cost memory.
+    # As long as the file; only the bytes that are fetched cost memory.
     body = np.zeros(file.size, dtype=np.uint8).data
-    what = f"The data file {file.path}"
-    with errors.reading(what), store.open(file.path) as source:
+    with errors.reading(f"The data file {file.path}"), store.open(file.path) as source:
         if numbers:
             last = footer.groups[numbers[-1]]
             _fetched(source, footer.groups[numbers[0]].begin, last.begin + last.size, body)
-    with errors.parsing(what):
+    return body
+
+
+def read_groups(
+    content: memoryview, file: DataFile, footer: Footer, groups: Sequence[int] | None, names: Sequence[str] | None
+) -> pa.Table:
+    """Columns of all row groups (None), or of some; ArchiveCorruptError if the checksum of a page differs."""
+    numbers = range(len(footer.groups)) if groups is None else groups
+    with errors.parsing(f"The data file {file.path}"):
         stored = footer.metadata.schema.names  # made at each call
         reader = pq.ParquetFile(
-            pa.BufferReader(pa.py_buffer(body)),
+            pa.BufferReader(pa.py_buffer(content)),
             metadata=footer.metadata,
-            read_dictionary=[name for name in ID_COLUMNS if name in stored],
+            read_dictionary=[name for name in _REPEATING if name in stored],
             page_checksum_verification=True,
         )
         rows = reader.read_row_groups(list(numbers), columns=names, use_threads=len(numbers) >= 8)

@@ -22,7 +22,7 @@ from marketdata.archive.storage.files import DataFile, Footer, Store
 from marketdata.errors import ArchiveBusyError, ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.times import to_datetime, to_text
 
-FORMAT = b"4"
+FORMAT = b"5"
 _FORMAT_KEY = b"marketdata.format"
 # After an error the mark of a commit, a random number under this key, tells whether it was made.
 _MARK = "marketdata"
@@ -332,11 +332,22 @@ class Table:
             footer: Footer = files.read_footer(self.store, file) if fresh else self._remembered_footer(file)
         return footer
 
-    def read(self, file: DataFile, groups: Sequence[int] | None = None, names: Sequence[str] | None = None) -> pa.Table:
-        """Some or all columns of a file or of some of its row groups, with page checksums compared."""
+    def content(self, file: DataFile, groups: Sequence[int] | None = None) -> memoryview:
+        """The bytes of a file, for several reads of it; only those of the row groups are filled."""
         footer = self.footer(file)
         with self._removed():
-            return files.read_groups(self.store, file, footer, groups, names)
+            return files.content_of(self.store, file, footer, groups)
+
+    def read(
+        self,
+        file: DataFile,
+        groups: Sequence[int] | None = None,
+        names: Sequence[str] | None = None,
+        content: memoryview | None = None,
+    ) -> pa.Table:
+        """Some or all columns of a file or of some of its row groups, with page checksums compared."""
+        content = self.content(file, groups) if content is None else content
+        return files.read_groups(content, file, self.footer(file), groups, names)
 
     def check(self, version: Version) -> None:
         """ArchiveCorruptError if a file of a version is gone or cut, before an engine reads them."""
