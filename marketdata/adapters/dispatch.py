@@ -21,6 +21,7 @@ from marketdata.adapters.widths import carried_width, with_width
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Floats
 from marketdata.points.grids import RowWidth
+from marketdata.points.probability import refuse_cents, refuse_negative
 from marketdata.points.schema import (
     COLUMNS,
     ID_COLUMNS,
@@ -31,8 +32,6 @@ from marketdata.points.schema import (
     Kind,
     check_names,
     kind_of,
-    refuse_cents,
-    refuse_negative,
     require,
 )
 from marketdata.resolution import BucketWidth

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from marketdata.adapters import normalization
+from marketdata.adapters.expansion import Rows, expanded
 from marketdata.adapters.frame import Column, Frame, Native, Passed, Texts
 from marketdata.adapters.pandas import PandasFrame
 from marketdata.adapters.polars import ARROW, ArrowFrame, PolarsFrame, made_lists
@@ -29,18 +29,6 @@ from marketdata.points.order import LevelRows
 from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import ASK, BID, COLUMNS, ID_COLUMNS, LISTS, QUOTES
 from marketdata.points.views import SNAPSHOT_FIELDS
-
-
-class Rows(NamedTuple):
-    """Level rows in tidy order, an entry per row, and their levels.
-
-    ``edges`` are the first rows of the bids and the asks of each snapshot, and at the end the number of rows.
-    """
-
-    entries: Columns
-    levels: LevelRows
-    edges: Ints
-
 
 # A new library needs its class, see `Frame`, and an entry here.
 LIBRARIES: dict[str, type[Frame]] = {
@@ -286,22 +274,6 @@ def _is_sound(side: Side, sign: int, *, all_levels: bool) -> bool:
     with np.errstate(invalid="ignore"):
         worse = (side.price[deeper] - side.price[deeper - 1]) * sign >= 0
     return bool(worse.all()) and not (np.isnan(side.price[tops]).any() or np.isnan(side.size[tops]).any())
-
-
-def expanded(books: Books) -> Rows:
-    """Level rows of books, a sentinel row for each empty side."""
-    counts = books.counts
-    lengths = np.maximum(counts, 1)
-    edges = np.append(0, np.cumsum(lengths))
-    ts = np.repeat(books.ts, lengths.reshape(-1, 2).sum(axis=1))
-    level = np.arange(len(ts), dtype=np.int32) - np.repeat(edges[:-1].astype(np.int32), lengths)
-    side = np.repeat(np.tile(np.array([0, 1], np.int8), len(books)), lengths)
-    price, size = books.levels()
-    if (counts == 0).any():
-        is_level, (levels_price, levels_size) = np.repeat(counts > 0, lengths), (price, size)
-        price, size = np.full((2, len(ts)), np.nan)
-        price[is_level], size[is_level] = levels_price, levels_size
-    return Rows(Columns(books.tokens, edges[2 * books.bounds], ts), LevelRows(ts, side, level, price, size), edges)
 
 
 # Columns to frames

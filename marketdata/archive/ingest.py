@@ -19,8 +19,9 @@ from marketdata.points.columns import Books, Data, Series, Token, Trades, missin
 from marketdata.points.duplicates import repeated
 from marketdata.points.order import ascending
 from marketdata.points.prints import distinct
+from marketdata.points.probability import NOT_0_1, outside_0_1
 from marketdata.points.records import RecordKind
-from marketdata.points.schema import LISTS, NOT_0_1, is_count, outside_0_1
+from marketdata.points.schema import LISTS, is_count
 from marketdata.points.views import VIEWS, View, view_of
 from marketdata.resolution import Resolution
 from marketdata.times import SECOND, TOO_FAR, to_text

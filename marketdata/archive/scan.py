@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from marketdata.adapters.engines import plain_types
+from marketdata.adapters.expansion import levels_in_polars
 from marketdata.adapters.partitions import home
 from marketdata.adapters.polars import signed, write_file
 from marketdata.archive.arrow import to_table
 from marketdata.archive.coverage.policy import MINUTE, whole_buckets
-from marketdata.archive.expansion import levels_in_polars
 from marketdata.archive.query import ALL_TIME, Query, pruned
 from marketdata.archive.records import Labels
 from marketdata.archive.storage.files import hull

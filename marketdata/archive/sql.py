@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from marketdata.adapters.expansion import levels_in_duckdb
 from marketdata.archive.arrow import TS
-from marketdata.archive.expansion import levels_in_duckdb
 from marketdata.archive.query import Query
 from marketdata.archive.scan import schema_of, to_arrow
 from marketdata.errors import ArchiveError, ConfigError, not_installed

@@ -38,6 +38,7 @@ from marketdata.plot.tokens import (
 from marketdata.points import schema
 from marketdata.points.arguments import choice, flag, text
 from marketdata.points.mirrors import place_in_market
+from marketdata.points.probability import refuse_cents
 from marketdata.tidy.cross_token import probabilities
 
 _MOST_MARKETS = 60
@@ -142,7 +143,7 @@ def candles(frame: Any, ax: Any = None, *, markets: Questions = None, both: bool
     """
     flag("both", both)
     table = series_of(frame, "A chart of candles", ("ts", *_BAR_COLUMNS))
-    schema.refuse_cents(**{name: table.numbers(name) for name in _BAR_COLUMNS})
+    refuse_cents(**{name: table.numbers(name) for name in _BAR_COLUMNS})
     questions, recorded = questions_of(markets)
     panels = []
     for market_id, tokens in _by_market(token_series(table, _BAR_COLUMNS), recorded):

@@ -374,11 +374,6 @@ def positions(begins: Ints, counts: Ints, stored: int) -> Ints | slice:
     return ranges(begins, counts)
 
 
-def no_probability(price: Floats) -> NDArray[np.bool_]:
-    """True where a price is outside of 0 to 1; False where it is missing."""
-    return np.asarray((price < 0) | (price > 1))
-
-
 def ranges(starts: Ints, lengths: Ints) -> Ints:
     """Concatenated ``arange(start, start + length)`` of each pair."""
     steps: Ints = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)

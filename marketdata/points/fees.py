@@ -16,7 +16,7 @@ from marketdata.display import html_table
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import number, numbers, whole, with_flags
 from marketdata.points.columns import Books, Floats, Ints
-from marketdata.points.schema import NOT_0_1, outside_0_1
+from marketdata.points.probability import NOT_0_1, outside_0_1
 from marketdata.times import to_text
 
 Formula = Callable[[Floats, Floats], Floats]

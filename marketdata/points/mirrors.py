@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,9 +83,9 @@ def mirrors(tokens: Sequence[Ids], token: NDArray[np.integer], ts: Ints, records
     return Mirrors(left_out, repeated)
 
 
-def warn_of_mixed_labels(labels: Iterable[str | None]) -> None:
-    """MixedLabelsWarning if the tokens that stand for their markets have different labels."""
-    counts = Counter(labels)
+def warn_of_mixed_labels(tokens: Sequence[Ids], standing: NDArray[np.integer]) -> None:
+    """MixedLabelsWarning if the tokens that stand for their markets, by their numbers, have different labels."""
+    counts = Counter({tokens[i][0]: tokens[i][2] for i in np.unique(standing).tolist()}.values())
     if len({(label or "").casefold() for label in counts}) > 1:
         shown = ", ".join(f"{label!r} in {count}" for label, count in counts.most_common(3))
         further = f" and {len(counts) - 3} further labels" if len(counts) > 3 else ""

@@ -22,11 +22,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from marketdata.errors import NotTidyError, public_function
-from marketdata.points.columns import Floats, Token
+from marketdata.points.columns import Token
 from marketdata.points.views import VIEWS, View
 
 # "series" needs only a time, and a market or a token. "some_quotes" has some columns of quotes, as `mid` returns them:
@@ -51,32 +48,9 @@ OBSERVED = "observed"
 
 TOLERANCE = 1e-9
 """Prices [probability] and sizes [relative] closer than this are equal: a sum depends on the order of its terms."""
-NOT_0_1 = "outside of 0 to 1; prices are probabilities: divide cents by 100."
 # Columns that are probabilities, and numbers of shares, in each frame that has them.
 PRICES = ("price", "mid", *QUOTES[4:8:2], *LISTS[::2])
 SIZES = ("size", *QUOTES[5:8:2], *LISTS[1::2])
-_ROUNDING = 1e-6
-
-
-def outside_0_1(values: Floats) -> NDArray[np.bool_]:
-    """True for values that are no probabilities; False for NaN. Sums and means may be outside by a rounding."""
-    return np.asarray((values < -_ROUNDING) | (values > 1 + _ROUNDING))
-
-
-def refuse_cents(**columns: Floats) -> None:
-    """NotTidyError for a column, called by its name, with a value outside of 0 to 1."""
-    for name, values in columns.items():
-        # Extremes are found many times as fast as the rows that have them.
-        if np.fmin.reduce(values, initial=0.0) < -_ROUNDING or np.fmax.reduce(values, initial=1.0) > 1 + _ROUNDING:
-            wrong = outside_0_1(values)
-            raise NotTidyError(f"{name} is {values[wrong][0]:g}, {NOT_0_1} md.check lists such rows.")
-
-
-def refuse_negative(**columns: Floats) -> None:
-    """NotTidyError where a column of sizes, by its name, has one below 0."""
-    for name, values in columns.items():
-        if np.fmin.reduce(values, initial=0.0) < 0:
-            raise NotTidyError(f"{name} is {values[values < 0][0]:g}; a number of shares is not negative.")
 
 
 def check_names(columns: Iterable[str]) -> None:

@@ -15,8 +15,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.points.columns import Books, Codes, Floats, Ints, Token, joined, no_probability, ranges, values_of
+from marketdata.points.columns import Books, Codes, Floats, Ints, Token, joined, ranges, values_of
 from marketdata.points.order import ascending
+from marketdata.points.probability import no_probability
 from marketdata.points.resample import run_ends
 from marketdata.points.schema import TOLERANCE
 from marketdata.points.views import empty

@@ -29,6 +29,7 @@ from marketdata.recordings.roles import (
 )
 from marketdata.recordings.table import GIVEN_AGAIN, Batch, FileKind, Table
 from marketdata.recordings.tables import derived_markets
+from marketdata.recordings.units import is_probability
 from marketdata.wire import kalshi
 from marketdata.wire.records import OUTCOME_PAIRS, as_list, tokens_of_outcomes
 
@@ -200,8 +201,8 @@ def add_points(batch: Batch, kind: FileKind, points: pl.DataFrame, *, is_export:
 
     Quotes that an archive exported stay as they are; those of others may be crossed, or have zeros for empty sides.
     """
-    prices = [pl.col(n).is_between(0, 1) | pl.col(n).is_null() for n in _PRICES if n in points.columns]
-    possible = left(points, pl.all_horizontal(prices), OUTSIDE, batch) if prices else points
+    prices = [name for name in _PRICES if name in points.columns]
+    possible = left(points, is_probability(*prices), OUTSIDE, batch) if prices else points
     if kind == "quotes" and not is_export:
         possible = _without_empty_sides(possible)
     timed = possible.drop("__row", strict=False).with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC")))
@@ -268,7 +269,7 @@ def with_prices(rows: pl.DataFrame, names: list[str], batch: Batch) -> pl.DataFr
     """The rows with a price in at least one of these columns, and with no other number in any of them."""
     rows = rows.with_columns(pl.Series(name, numbers(rows[name])).fill_nan(None) for name in names)
     rows = left(rows, pl.any_horizontal(pl.col(names).is_not_null()), "without a price", batch)
-    return left(rows, pl.all_horizontal(pl.col(names).is_between(0, 1).fill_null(value=True)), OUTSIDE, batch)
+    return left(rows, is_probability(*names), OUTSIDE, batch)
 
 
 def last_of_each(rows: pl.DataFrame, names: tuple[str, ...], batch: Batch) -> pl.DataFrame:

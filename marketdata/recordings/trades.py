@@ -26,6 +26,7 @@ from marketdata.recordings.roles import (
     words_of_sides,
 )
 from marketdata.recordings.table import Batch, Table
+from marketdata.recordings.units import is_probability
 from marketdata.tidy.frames import FrameKind, frame_kind
 from marketdata.wire.venues import TRADE_SIDES
 
@@ -110,7 +111,9 @@ def add_prints(parts: list[Trades], batch: Batch) -> None:
 
 def add_rows(trades: pl.DataFrame, batch: Batch) -> None:
     """Add rows of prints with our columns; those without a possible price or size are counted as left out."""
-    is_whole = pl.col("price").is_between(0, 1) & (pl.col("size") > 0) & pl.col("size").is_finite()
+    is_whole = (
+        is_probability("price") & pl.col("price").is_not_null() & (pl.col("size") > 0) & pl.col("size").is_finite()
+    )
     kept = trades.filter(is_whole.fill_null(value=False))
     known = [name for name in ("side", *_KNOWN) if name in kept.columns]
     # An empty text is no id, and no account.

@@ -37,6 +37,11 @@ PRICE_ENDS = tuple(_SCALES)
 _NAMED = re.compile(rf"(?:_|(?<=[a-z]))({'|'.join(_SCALES)})$", re.IGNORECASE)
 
 
+def is_probability(*names: str) -> pl.Expr:
+    """Whether all of these prices of a row are from 0 to 1 or missing, as `points.probability` says."""
+    return pl.all_horizontal(pl.col(name).is_between(0, 1).fill_null(value=True) for name in names)
+
+
 class TimeUnit(NamedTuple):
     """The unit of a column of times: "iso", or the unit of Unix times.
 

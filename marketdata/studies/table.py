@@ -76,8 +76,7 @@ class Trades(NamedTuple):
         warn_of_unmet("signals", "without_book", without_book, given)
         counts = np.flatnonzero(has_value & met)
         mirrored = mirrors(tokens, signals.token[counts], signals.ts[counts], resolved.records)
-        standing = np.unique(signals.token[counts[mirrored.repeated]]).tolist()
-        warn_of_mixed_labels([tokens[i].token_label for i in standing])
+        warn_of_mixed_labels(tokens, signals.token[counts[mirrored.repeated]])
         counts, repeated = counts[~mirrored.left_out], mirrored.repeated[~mirrored.left_out]
         market = np.unique([token.market_id for token in tokens], return_inverse=True)[1]
         sample = Sample(

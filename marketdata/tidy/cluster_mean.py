@@ -212,6 +212,5 @@ def mirrored_rows(rows: Frame, records: Records) -> NDArray[np.bool_]:
     named = [(*of_token, None)[:3] for of_token in tokens]
     ts = rows.times("ts") if "ts" in rows.names else np.zeros(len(rows), np.int64)
     mirrored = mirrors(named, token, ts, records)
-    standing = np.unique(token[mirrored.repeated]).tolist()
-    warn_of_mixed_labels({named[i][0]: named[i][2] for i in standing}.values())
+    warn_of_mixed_labels(named, token[mirrored.repeated])
     return mirrored.left_out

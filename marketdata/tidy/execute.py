@@ -31,7 +31,8 @@ from marketdata.points.fees import Schedule, schedule
 from marketdata.points.fills import RESULT, Fill, Ledger, Order, Quotes
 from marketdata.points.grids import RowWidth
 from marketdata.points.left_out import warn_of_unmet
-from marketdata.points.schema import ID_COLUMNS, LISTS, NOT_0_1, TOLERANCE, outside_0_1, refuse_cents, require
+from marketdata.points.probability import NOT_0_1, outside_0_1, refuse_cents
+from marketdata.points.schema import ID_COLUMNS, LISTS, TOLERANCE, require
 from marketdata.points.sums import group_sums
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.asof import KNOWN

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory, missing_in_index_named
+from marketdata.adapters.expansion import expanded
 from marketdata.adapters.frame import Column, Frame, Native, Texts
 from marketdata.adapters.polars import nullable
 from marketdata.adapters.widths import with_width
@@ -45,7 +46,7 @@ def to_frame(columns: Data, frame: FrameKind | Frame = "pandas", *, width: Bucke
     if isinstance(columns, Trades):
         prints = _print_columns(columns)
         return frames.to_frame(like, columns, prints, ["ts", *spec.ids, *prints])
-    rows = frames.expanded(columns)
+    rows = expanded(columns)
     lengths = np.diff(rows.edges[::2])
     values = frames.level_values(rows.levels)
     for name, of_snapshots in columns.values.items():

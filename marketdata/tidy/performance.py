@@ -27,6 +27,25 @@ class Figures(NamedTuple):
     markets: Mapping[str, Column]
 
 
+class _Figured:
+    """Shows the figures of a result; one that was made by hand, or by ``_replace``, has none."""
+
+    _figures: Figures | None = None
+
+    def __repr__(self) -> str:
+        if self._figures is None:
+            return tuple.__repr__(self)
+        return f"<{type(self).__name__}: {self._figures.text}>"
+
+    def _repr_html_(self) -> str:
+        if self._figures is None:
+            return html_table(self._asdict().items())  # type: ignore[attr-defined]
+        shown = ((name, values[0]) for name, values in self._figures.total.items())
+        return html_table([
+            (type(self).__name__, self._figures.text), *((name, f"{value:,.6g}") for name, value in shown)
+        ])  # fmt: skip
+
+
 class _ExecutionFrames(NamedTuple):
     fills: Any
     positions: Any
@@ -39,16 +58,8 @@ class _AccountFrames(NamedTuple):
     events: Any
 
 
-class Execution(_ExecutionFrames):
+class Execution(_Figured, _ExecutionFrames):
     """Result of `marketdata.execute`: the frames ``fills``, ``positions`` and ``markets``, of the kind of the books."""
-
-    _figures: Figures | None = None
-
-    def __repr__(self) -> str:
-        return _text(self, self._figures)
-
-    def _repr_html_(self) -> str:
-        return _html(self, self._figures)
 
     def summary(self, by: By = None) -> Any:
         """The usual figures of a backtest; for drawdown and exposure see `marketdata.account`.
@@ -84,16 +95,8 @@ class Execution(_ExecutionFrames):
         return _frame(self.fills, self._figures, by)
 
 
-class Account(_AccountFrames):
+class Account(_Figured, _AccountFrames):
     """Result of `marketdata.account`: frames of the kind of the prices; ``events`` is None without ``markets=``."""
-
-    _figures: Figures | None = None
-
-    def __repr__(self) -> str:
-        return _text(self, self._figures)
-
-    def _repr_html_(self) -> str:
-        return _html(self, self._figures)
 
     def summary(self, by: By = None) -> Any:
         """The usual figures of a backtest, with drawdown and exposure.
@@ -241,19 +244,6 @@ def _money(figures: Mapping[str, Any], names: Sequence[str]) -> list[str]:
 def _amount(value: float) -> str:
     """A large amount in dollars, a small one with its cents; never -0."""
     return f"{value + 0.0:,.{0 if abs(value) >= 100 or value == int(value) else 2}f}"
-
-
-def _text(result: Any, figures: Figures | None) -> str:
-    if figures is None:  # made by hand, or by _replace
-        return tuple.__repr__(result)
-    return f"<{type(result).__name__}: {figures.text}>"
-
-
-def _html(result: Any, figures: Figures | None) -> str:
-    if figures is None:
-        return html_table(result._asdict().items())
-    shown = ((name, values[0]) for name, values in figures.total.items())
-    return html_table([(type(result).__name__, figures.text), *((name, f"{value:,.6g}") for name, value in shown)])
 
 
 def _frame(like: Native, figures: Figures | None, by: By) -> Native:

@@ -19,7 +19,8 @@ from marketdata.points.columns import Floats, Ints, Token
 from marketdata.points.fees import schedule
 from marketdata.points.intervals import UNBOUNDED, Interval, Sampling, of_rows
 from marketdata.points.left_out import warn_of_left_out
-from marketdata.points.schema import ID_COLUMNS, TOLERANCE, refuse_cents, refuse_negative, require
+from marketdata.points.probability import refuse_cents, refuse_negative
+from marketdata.points.schema import ID_COLUMNS, TOLERANCE, require
 from marketdata.points.sums import group_sums
 from marketdata.tidy.frames import check_sides
 from marketdata.tidy.groups import By, Cluster, Keys, Rows

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, as_frame_of, read, unchecked
 from marketdata.adapters.frame import Column, Frame
-from marketdata.points.columns import Floats, Ints, no_probability
+from marketdata.points.columns import Floats, Ints
 from marketdata.points.order import sorted_by
+from marketdata.points.probability import no_probability
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, TOLERANCE, value_columns
 from marketdata.points.views import VIEWS

@@ -356,10 +356,9 @@ def _opened(part: Native, question: _Question, names: Sequence[str]) -> _Opened:
     market = codes_of(table, "market_id")
     p, paid, weight, left_out = (table.numbers(name) for name in ("p", "paid", "points", "left_out"))
     forecasts = Forecasts(market, p, paid, weight, left_out, Rows(table, question.keys).clusters())
-    stands = np.flatnonzero(forecasts.left_out > 0)
     if question.unit != "token":
-        labels = table.texts("token_label", stands)
-        warn_of_mixed_labels(dict(zip(market[stands].tolist(), labels, strict=True)).values())
+        ids = zip(*(table.texts(c, np.flatnonzero(forecasts.left_out > 0)) for c in ID_COLUMNS), strict=True)
+        warn_of_mixed_labels(tokens := [*ids], np.arange(len(tokens)))
     return _Opened(rows, forecasts, first, group[chosen], left)
 
 

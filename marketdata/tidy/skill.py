@@ -16,7 +16,7 @@ from marketdata.points.columns import Floats, Series
 from marketdata.points.intervals import Sampling
 from marketdata.points.left_out import choose, warn_of_left_out
 from marketdata.points.mirrors import warn_of_mixed_labels
-from marketdata.points.schema import refuse_cents
+from marketdata.points.probability import refuse_cents
 from marketdata.points.scores import Forecasts
 from marketdata.tidy.groups import By, Cluster, Keys, Rows, codes_of
 from marketdata.tidy.intervals import ends, warn_of_intervals
@@ -100,8 +100,7 @@ def skill(
         },
     )  # fmt: skip
     known, repeated = chosen.rows, chosen.repeated.astype(float)
-    standing = np.unique(series.token[known[chosen.repeated]]).tolist()
-    warn_of_mixed_labels(series.tokens[i].token_label for i in standing)
+    warn_of_mixed_labels(series.tokens, series.token[known[chosen.repeated]])
     every = Rows(table.take(np.concatenate((known, chosen.left))), keys).groups(keys.by)[1]
     rows = Rows(table.take(known), keys)
     market = codes_of(rows.table, "market_id")

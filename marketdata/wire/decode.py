@@ -28,8 +28,8 @@ from marketdata.points.columns import (
     Series,
     Token,
     joined,
-    no_probability,
 )
+from marketdata.points.probability import no_probability
 from marketdata.points.views import SNAPSHOT_FIELDS, VIEWS, View, empty, view_of
 from marketdata.resolution import BucketWidth
 from marketdata.times import SECOND, TOO_FAR, parse_iso

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from marketdata.decimals import to_number
 from marketdata.errors import ContractError, ServiceOddityWarning, warn
-from marketdata.points.columns import Books, Floats, Token, Trades, no_probability
+from marketdata.points.columns import Books, Floats, Token, Trades
+from marketdata.points.probability import no_probability
 from marketdata.times import moment_text
 
 NOTHING: tuple[object, ...] = (None, "", "[]", [])

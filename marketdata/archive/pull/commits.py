@@ -17,7 +17,8 @@ from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState,
 from marketdata.archive.coverage.policy import Gap, ServerTime
 from marketdata.archive.store import ArchiveStore
 from marketdata.decimals import to_number
-from marketdata.points.columns import Books, Data, Ints, joined, no_probability
+from marketdata.points.columns import Books, Data, Ints, joined
+from marketdata.points.probability import no_probability
 from marketdata.points.views import VIEWS, View
 from marketdata.times import Range
 

@@ -31,7 +31,8 @@ from marketdata.fetch.plans import PlanLimits
 from marketdata.fetch.sources import batches
 from marketdata.fetch.windows import IdKind, Window
 from marketdata.points import candles
-from marketdata.points.columns import Books, Data, Ints, Page, Series, Token, Trades, joined, no_probability
+from marketdata.points.columns import Books, Data, Ints, Page, Series, Token, Trades, joined
+from marketdata.points.probability import no_probability
 from marketdata.points.records import names_of, state_of
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BucketWidth

@@ -11,6 +11,7 @@ from marketdata.recordings.points import add_points, last_of_each, left, one_bat
 from marketdata.recordings.records import is_history
 from marketdata.recordings.roles import numbers
 from marketdata.recordings.table import Batch, Table
+from marketdata.recordings.units import is_probability
 
 _PRICES = ("yes_bid", "yes_ask", "no_bid", "no_ask")
 
@@ -33,8 +34,7 @@ def read(table: Table) -> Iterator[Batch]:
     absent = [(1 - pl.col(of)).round(9).alias(n) for n, of in opposite.items()
               if n not in rows.columns and of in rows.columns]  # fmt: skip
     stated = [n for n in _PRICES if n in rows.columns]
-    is_price = pl.all_horizontal(pl.col(n).is_between(0, 1) | pl.col(n).is_null() for n in stated)
-    is_whole = is_price & pl.col("market_id").is_not_null()
+    is_whole = is_probability(*stated) & pl.col("market_id").is_not_null()
     rows = left(rows, is_whole, "price outside of 0 to 1, or no market", batch)
     rows = rows.with_columns(absent).with_columns(pl.col("market_id").cast(pl.String))
     rows = last_of_each(rows, ("ts", "market_id"), batch)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from marketdata.points.probability import no_probability
 from marketdata.recordings.format import Format
 from marketdata.recordings.points import add_points, last_of_each, one_batch, with_prices
 from marketdata.recordings.roles import is_number, is_time, numbers
@@ -40,7 +41,7 @@ def proves(table: Table) -> bool:
     ):
         return False
     prices = np.stack([numbers(table.file.sample[name]) for name in names])
-    is_price = bool(np.all(np.isnan(prices) | ((prices >= 0) & (prices <= 1))))
+    is_price = not no_probability(prices).any()
     is_pair = {name.title() for name in names} in [{*pair} for pair in OUTCOME_PAIRS]
     is_said = table.file.options.format is not None or {*table.file.columns} >= _OF_A_SITE
     return is_price and (_are_tokens(names) or is_pair or is_said)

@@ -1,4 +1,4 @@
-"""Level rows of nested books as a query of each engine; `adapters.frames.expanded` makes them from columns.
+"""Level rows of nested books: from columns, and as a query of polars and of DuckDB.
 
 A snapshot has a row per level, bids first and the best level first. An empty side has a sentinel row: level, price and
 size are null. ``tests/archive/test_scan_engines.py`` compares the engines.
@@ -7,10 +7,41 @@ size are null. ``tests/archive/test_scan_engines.py`` compares the engines.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from marketdata.points.columns import Books, Columns, Ints
+from marketdata.points.order import LevelRows
 from marketdata.points.schema import ASK, BID, BOOKS, LISTS
 from marketdata.points.views import VIEWS
+
+
+class Rows(NamedTuple):
+    """Level rows in tidy order, an entry per row, and their levels.
+
+    ``edges`` are the first rows of the bids and the asks of each snapshot, and at the end the number of rows.
+    """
+
+    entries: Columns
+    levels: LevelRows
+    edges: Ints
+
+
+def expanded(books: Books) -> Rows:
+    """Level rows of books, a sentinel row for each empty side."""
+    counts = books.counts
+    lengths = np.maximum(counts, 1)
+    edges = np.append(0, np.cumsum(lengths))
+    ts = np.repeat(books.ts, lengths.reshape(-1, 2).sum(axis=1))
+    level = np.arange(len(ts), dtype=np.int32) - np.repeat(edges[:-1].astype(np.int32), lengths)
+    side = np.repeat(np.tile(np.array([0, 1], np.int8), len(books)), lengths)
+    price, size = books.levels()
+    if (counts == 0).any():
+        is_level, (levels_price, levels_size) = np.repeat(counts > 0, lengths), (price, size)
+        price, size = np.full((2, len(ts)), np.nan)
+        price[is_level], size[is_level] = levels_price, levels_size
+    return Rows(Columns(books.tokens, edges[2 * books.bounds], ts), LevelRows(ts, side, level, price, size), edges)
 
 
 def levels_in_polars(snapshots: Any, fields: Sequence[str]) -> Any:
