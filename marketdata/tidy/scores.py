@@ -212,7 +212,7 @@ def calibration(
     --------
     >>> prices = md.testing.prices("polars", markets=2, buckets=1)
     >>> markets = md.testing.markets("polars", markets=2)
-    >>> bins = md.calibration(prices, markets, bins=5)
+    >>> bins = md.calibration(prices, markets, bins=5, interval=None)
     >>> bins.select("bin_start", "points", "forecast", "outcome").rows()
     [(0.4, 2, 0.45, 0.5)]
     """

@@ -21,6 +21,9 @@ BOOKS = md.testing.books("polars", markets=2, buckets=3)
 TRADES = PRICES.with_columns(side=pl.lit("buy"), size=pl.lit(5.0))
 MARKETS = md.testing.markets("polars", markets=2).with_columns(exclusive=True, open_list=False)
 ENDS = MARKETS.with_columns(end_date=PRICES["ts"].max(), closed_at=PRICES["ts"].max())
+LADDER = MARKETS.with_columns(
+    exclusive=False, event_id=pl.lit("e"), strike=pl.Series([1.0, 2.0]), comparison=pl.lit(">")
+)
 FIRST = PRICES.head(1).select("ts", "market_id", "token_id")
 ORDERS = FIRST.with_columns(side=pl.lit("buy"), size=1.0)
 FILLS = md.execute(ORDERS, BOOKS, "1m", fees=0).fills
@@ -52,7 +55,10 @@ def calls() -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
         takes = inspect.signature(function).parameters
         given_ = {one.name: ARGUMENTS[one.name] for one in takes.values()
                   if one.name in ARGUMENTS and (one.default is one.empty or one.name == "width")}  # fmt: skip
-        given_ |= {"depth": {"within": 0.5}, "sweep": {"size": 1.0}, "align": {"resolution": "1m"}}.get(name, {})
+        given_ |= {
+            "depth": {"within": 0.5}, "sweep": {"size": 1.0}, "align": {"resolution": "1m"},
+            "event_contradictions": {"markets": LADDER}, "event_distribution": {"markets": LADDER},
+        }.get(name, {})  # fmt: skip
         frames = [one for one in takes if one in ("frame", "books", "prices", "trades", "forecast")]
         for argument in frames:
             others = {one: {"trades": TRADES, "books": BOOKS}[one] for one in frames if one != argument}

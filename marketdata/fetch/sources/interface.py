@@ -158,7 +158,7 @@ class Interface:
         record = models.listed("markets", self.get("markets", market, model=models.MarketDetail))
         gate.refuse_shared_tokens((token["id"] for token in record["tokens"]), record["id"])
         named = {*names_of(record), *(str(one) for one in record.values() if isinstance(one, str | int))}
-        if market.casefold() not in {one.casefold() for one in named}:
+        if market.strip().casefold() not in {one.casefold() for one in named}:
             raise ContractError(f"The answer is about the market {record['id']!r}, and was asked for {market!r}.")
         return record
 
