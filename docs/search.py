@@ -74,6 +74,11 @@ ANSWERS = {
     "mypy": ("guides/typing", "# Types and completion"),
     "pytest": ("guides/testing", "# Test your own code"),
     "gaps": ("guides/archive_gaps", "# Coverage and gaps"),
+    "two venues": ("guides/two_venues", "# Compare two venues"),
+    "polymarket vs kalshi": ("guides/two_venues", "# Compare two venues"),
+    "pair spread": ("guides/two_venues", "## What a pair is worth"),
+    "lead lag": ("guides/two_venues", "## Who moves first"),
+    "local time": ("guides/own_data", "## Local time"),
 }
 QUESTIONS = {
     "Polymarket free data": "guides/services",

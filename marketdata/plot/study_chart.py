@@ -89,7 +89,9 @@ def calibration(
     panel.marks.append(Line(diagonal, diagonal, perfect, FAINT, dashed=True, legend=perfect))
     if interval is not None:
         low, high = (np.asarray(table[c], np.float64) for c in ("outcome_low", "outcome_high"))
-        legend = f"{interval:.0%} interval over markets"
+        cluster = str(table["cluster"][0])
+        sampled = "events" if cluster.startswith("event") else "markets" if cluster == "market_id" else cluster
+        legend = f"{interval:.0%} interval over {sampled}"
         panel.marks.append(Band(forecast, low, high, PALETTE[0], 0.14))
         panel.marks.append(_intervals(forecast, low, high, legend, PALETTE[0], legend))
     details = [Detail("forecasts", points, ",.0f")]

@@ -33,7 +33,7 @@ from marketdata.times import SECOND, Range
 
 PATH = "/ws/market"
 _MILLI = 1000
-# Books of a stretch of time are read together, of about so many books.
+# Books of a range of time are read together, about so many of them.
 _BOOKS_AT_ONCE, _MESSAGES_AT_ONCE = 50_000, 256
 # A client that comes back after so long begins anew [s].
 _RETURNS = 120.0
@@ -131,7 +131,7 @@ class Session:
         return out
 
     def _part(self, part: Range) -> Iterator[Sent]:
-        """The messages of a stretch."""
+        """The messages of a range of time."""
         width = self.history.width
         before = Range(part.start - width.micros, part.end)
         books = self.history.books(self.markets, before).sort()
@@ -159,7 +159,7 @@ class Session:
                 self._remember(books, int(last[-1]), str(token.token_id))
 
     def _printed(self, part: Range) -> Iterator[Sent]:
-        """The trades of a stretch in the order of time; the channel has none whose side is not known."""
+        """The trades of a range in the order of time; the channel has none whose side is not known."""
         prints = self.history.prints(self.markets, part)
         hashes = prints.values.get("transaction_hash", np.full(len(prints), None))
         for at in np.argsort(prints.ts, kind="stable").tolist():

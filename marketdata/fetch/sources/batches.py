@@ -95,6 +95,6 @@ def halved(items: Sequence[T], size: int, ask: Callable[[Sequence[T]], R]) -> It
 
 
 def _note_refused(error: MarketDataError, name: str) -> None:
-    """Leave out what a venue refused alone; what it does not know is no oddity."""
+    """Leave out what a venue refused alone; what it does not know is not counted."""
     if not isinstance(error, NotFoundError):
         leave_out(f"refused: {getattr(error, 'detail', '') or error}", name)
