@@ -18,7 +18,6 @@ import numpy as np
 import polars as pl
 
 from marketdata.archive import ingest
-from marketdata.archive.import_prints import PrintParts
 from marketdata.archive.import_writer import Writer
 from marketdata.archive.record_columns import Record
 from marketdata.display import progress_bar
@@ -32,6 +31,7 @@ from marketdata.recordings.changes import Changes, Rebuilder
 from marketdata.recordings.containers import SUFFIXES
 from marketdata.recordings.files import ReadOptions, RecordingFile, tables_of
 from marketdata.recordings.format import Format, format_of, readable
+from marketdata.recordings.partitions import Partitions
 from marketdata.recordings.table import Batch, FileKind, Table
 from marketdata.recordings.trades import prints_once
 from marketdata.recordings.units import PriceUnit
@@ -340,7 +340,7 @@ class ImportedFile:
 
     def add_trades(self) -> None:
         """Add prints, market after market; each once, as `marketdata.read_trades` has them."""
-        with PrintParts() as prints:
+        with Partitions(bucket=1) as prints:
             try:
                 for batch in self._format.read(self._table):
                     self._rows += batch.rows

@@ -20,13 +20,13 @@ from marketdata.points.records import TOKEN_LISTS
 from marketdata.points.views import SNAPSHOT_FIELDS
 from marketdata.recordings import kalshi_messages
 from marketdata.recordings.arrivals import UNSTATED, Arrivals
+from marketdata.recordings.book_rows import levels_of, printed
 from marketdata.recordings.changes import CHANGE, GAP, SNAPSHOT, STATED, Changes
 from marketdata.recordings.envelopes import MESSAGE_KEYS, MOST_NESTED, content, fields_of, json_value
 from marketdata.recordings.files import ReadOptions
 from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, ROLES, decimals
 from marketdata.recordings.rows import converted
 from marketdata.recordings.table import Batch, Table, no_time
-from marketdata.recordings.tables import levels_of, printed
 from marketdata.recordings.trades import add_prints
 from marketdata.recordings.units import moments
 from marketdata.recordings.wanted import NOT_WANTED

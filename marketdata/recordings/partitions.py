@@ -11,12 +11,13 @@ from typing import Self
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from marketdata.points.columns import Ints
 
 # Rows of a part; a table with fewer is one part, and stays in memory.
 PART_ROWS = 1 << 19
+# Times that are kept of so many rows; a cut is about as exact as one of them.
+_TIMES_OF_A_PART = 512
 _IDS = ("market_id", "slug", "token_id", "token_label")
 _LAST = chr(0x10FFFF)
 
@@ -24,7 +25,8 @@ _LAST = chr(0x10FFFF)
 class Partitions:
     """Rows in their order, and afterwards the same rows in parts: whole buckets of whole markets, in order of markets.
 
-    ``bucket`` is the width of a bucket [microseconds]. A market with too many rows is divided by time.
+    ``bucket`` is the width of a bucket [microseconds]; of 1 for rows that are in none, such as prints. A market with
+    too many rows is divided by time.
     """
 
     def __init__(self, bucket: int) -> None:
@@ -32,7 +34,8 @@ class Partitions:
         self._kept, self._rows = list[pl.DataFrame](), 0
         self._chunks = list[Path]()
         self._of_market = Counter[str]()
-        self._bounds: dict[str, tuple[int, int]] = {}
+        # Some times of each market, which show where one of too many rows is cut.
+        self._times = defaultdict[str, list[int]](list)
         self._folder = tempfile.TemporaryDirectory(prefix="marketdata-import-")
 
     def __enter__(self) -> Self:
@@ -67,27 +70,29 @@ class Partitions:
     def _spill(self) -> None:
         rows = self.whole()
         markets = _markets_of(rows)
-        counted = rows.select(market=markets, ts="ts").group_by("market").agg(
-            pl.len(), pl.col("ts").min().alias("first"), pl.col("ts").max().alias("last")
-        )  # fmt: skip
-        for market, count, first, last in counted.cast({"market": pl.String}).iter_rows():
+        every = max(PART_ROWS // _TIMES_OF_A_PART, 1)
+        times = pl.col("ts").sort().gather_every(every).alias("times")
+        counted = rows.select(market=markets, ts="ts").group_by("market").agg(pl.len(), times)
+        for market, count, of_market in counted.cast({"market": pl.String}).iter_rows():
             self._of_market[market] += count
-            before = self._bounds.get(market, (first, last))
-            self._bounds[market] = min(first, before[0]), max(last, before[1])
+            self._times[market] += of_market
         self._chunks.append(Path(self._folder.name, f"chunk-{len(self._chunks)}.arrow"))
         rows.write_ipc(self._chunks[-1], compression="lz4")
         self._kept.clear()
 
     def parts(self) -> Iterator[pl.DataFrame]:
-        """The rows of each part, in their order."""
+        """The rows of each part, in their order; a small table is one part."""
+        if self.is_small:
+            if self._rows:
+                yield self.whole()
+            return
         if self._kept:
             self._spill()
         plan, pieces = self._plan()
         files: defaultdict[int, list[Path]] = defaultdict(list)
         for number, chunk in enumerate(self._chunks):
             rows = read_rows(chunk)
-            begin, span, start = _of_each(_markets_of(rows), plan)
-            part: Ints = begin + (rows["ts"].to_numpy() // self._bucket - start) // span
+            part = _parts_of(_markets_of(rows), rows["ts"].to_numpy(), plan)
             for which in np.unique(part).tolist():
                 path = Path(self._folder.name, f"part-{which}-{number}.arrow")
                 rows.filter(part == which).write_ipc(path, compression="lz4")
@@ -98,27 +103,39 @@ class Partitions:
             for path in files[which]:
                 path.unlink()
 
-    def _plan(self) -> tuple[dict[str, tuple[int, int, int]], int]:
-        """The first part of each market, its buckets in one part and its first bucket; and the number of parts."""
-        plan, part, filled = dict[str, tuple[int, int, int]](), 0, 0
+    def _plan(self) -> tuple[dict[str, tuple[int, Ints]], int]:
+        """The first part of each market, and the times at which its next ones begin; and the number of parts."""
+        plan, part, filled = dict[str, tuple[int, Ints]](), 0, 0
         for market, count in sorted(self._of_market.items()):
-            begins, ends = (at // self._bucket for at in self._bounds[market])
-            pieces = -(-count // PART_ROWS)
-            if filled and (pieces > 1 or filled + count > PART_ROWS):
+            cuts = self._cuts(market)
+            if filled and (len(cuts) or filled + count > PART_ROWS):
                 part, filled = part + 1, 0
-            span = -(-(ends - begins + 1) // pieces)
-            plan[market] = part, span, begins
-            part, filled = (part + (ends - begins) // span + 1, 0) if pieces > 1 else (part, filled + count)
+            plan[market] = part, cuts
+            part, filled = (part + len(cuts) + 1, 0) if len(cuts) else (part, filled + count)
         return plan, part + bool(filled)
 
+    def _cuts(self, market: str) -> Ints:
+        """The starts of buckets at which a market of too many rows is cut; each part has a row."""
+        pieces = -(-self._of_market[market] // PART_ROWS)
+        times = np.sort(np.array(self._times[market], np.int64)) // self._bucket * self._bucket
+        cuts = np.unique(times[len(times) * np.arange(1, pieces) // pieces])
+        return np.asarray(cuts[cuts > times[0]])
 
-def _of_each(markets: pl.Series, plan: Mapping[str, tuple[int, int, int]]) -> NDArray[np.int64]:
-    """What is planned for the market of each row, in three rows."""
+
+def _parts_of(markets: pl.Series, ts: Ints, plan: Mapping[str, tuple[int, Ints]]) -> Ints:
+    """The part of each row."""
     codes = markets.to_physical().to_numpy()
     distinct = markets.unique()
-    found = np.zeros((3, int(codes.max(initial=0)) + 1), np.int64)
-    found[:, distinct.to_physical().to_numpy()] = np.array([plan[one] for one in distinct.cast(pl.String)]).T
-    return found[:, codes]
+    names = dict(zip(distinct.to_physical().to_list(), distinct.cast(pl.String).to_list(), strict=True))
+    first = np.zeros(int(codes.max(initial=0)) + 1, np.int64)
+    first[[*names]] = [plan[name][0] for name in names.values()]
+    part: Ints = first[codes]
+    for code, name in names.items():
+        cuts = plan[name][1]
+        if len(cuts):
+            rows = np.flatnonzero(codes == code)
+            part[rows] += np.searchsorted(cuts, ts[rows], side="right")
+    return part
 
 
 def _markets_of(rows: pl.DataFrame) -> pl.Series:

@@ -17,6 +17,7 @@ from marketdata.points.order import same_as_before, sorted_by
 from marketdata.points.records import COLUMNS
 from marketdata.points.schema import ASK, BID, ID_COLUMNS
 from marketdata.points.schema import COLUMNS as POINT_COLUMNS
+from marketdata.recordings.book_rows import derived_markets
 from marketdata.recordings.files import RecordingFile
 from marketdata.recordings.partitions import Partitions, read_rows
 from marketdata.recordings.roles import (
@@ -28,7 +29,6 @@ from marketdata.recordings.roles import (
     refuse_two_outcomes,
 )
 from marketdata.recordings.table import GIVEN_AGAIN, Batch, FileKind, Table
-from marketdata.recordings.tables import derived_markets
 from marketdata.recordings.units import is_probability
 from marketdata.wire import kalshi
 from marketdata.wire.records import OUTCOME_PAIRS, as_list, tokens_of_outcomes

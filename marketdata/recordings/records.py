@@ -10,11 +10,11 @@ import polars as pl
 
 from marketdata.errors import ConfigError, ContractError, RecordingWarning, warn
 from marketdata.points.records import ID_NAMES, RecordKind
+from marketdata.recordings.book_rows import printed
 from marketdata.recordings.format import Reader
 from marketdata.recordings.roles import INDEX_NAMES, is_time
 from marketdata.recordings.rows import Row, typed_rows
 from marketdata.recordings.table import GIVEN_AGAIN, Batch, FileKind, Table
-from marketdata.recordings.tables import printed
 from marketdata.wire import kalshi, polymarket
 from marketdata.wire import records as market_records
 from marketdata.wire.records import as_list

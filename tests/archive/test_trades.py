@@ -13,8 +13,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import marketdata as md
-from marketdata.archive import import_prints, maintenance
+from marketdata.archive import maintenance
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError
+from marketdata.recordings import partitions
 from marketdata.testing import strategies
 
 START = 1_767_225_600_000_000
@@ -243,7 +244,7 @@ def test_a_file_is_imported_in_parts_of_whole_markets(
     frame.rename({"ts": "timestamp", "token_id": "asset_id"}).write_parquet(path)
     archive = new_archive(tmp_path_factory)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(import_prints, "_PART_ROWS", most)
+        patch.setattr(partitions, "PART_ROWS", most)
         for _ in range(2):
             archive.add_files(path, format="trades", progress=False)
             got = archive.trades(on_missing="partial").select("ts", "market_id", "token_id", "side", "price", "size")

@@ -76,3 +76,13 @@ def test_a_table_that_is_refused_stores_none_of_its_parts(tmp_path: Path, monkey
     with pytest.raises(ConfigError, match="several rows for a token and a time"):
         archive.add_files(tmp_path / "prices.csv")
     assert not (tmp_path / "archive").exists()
+
+
+def test_a_market_with_a_long_pause_is_cut_where_its_rows_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No part is of a range of time without a row."""
+    minutes = [*range(6), *range(60 * 24 * 10, 60 * 24 * 10 + 6)]
+    frame = table([(0, 0, minute, 0, 50) for minute in minutes], "prices", copies=0, names_markets=True)
+    frame.write_csv(tmp_path / "prices.csv")
+    monkeypatch.setattr(partitions, "PART_ROWS", 4)
+    points, _, _ = imported(tmp_path / "archive", tmp_path / "prices.csv", "prices")
+    assert points["ts"].dt.epoch("ms").to_list() == frame["timestamp"].to_list()

@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 
 from marketdata.recordings.arrivals import UNSTATED, Arrivals
+from marketdata.recordings.book_rows import changes_of, readable, sides_of
 from marketdata.recordings.changes import CHANGE, SNAPSHOT
 from marketdata.recordings.format import Format, by_parts
 from marketdata.recordings.table import Batch, Table
-from marketdata.recordings.tables import changes_of, readable, sides_of
 from marketdata.recordings.trades import add_trades
 
 _TENTH_OF_A_SECOND = 100_000  # [microseconds]

@@ -6,11 +6,11 @@ from collections import Counter
 
 import polars as pl
 
+from marketdata.recordings.book_rows import add_levels
 from marketdata.recordings.format import Format, by_parts
 from marketdata.recordings.messages import KINDS
 from marketdata.recordings.roles import flags
 from marketdata.recordings.table import Batch, Table
-from marketdata.recordings.tables import add_levels
 
 _IS_BOOK = {"book": True, "book_snapshot": True, "price_change": False}
 

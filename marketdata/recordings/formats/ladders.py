@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from marketdata.recordings.book_rows import Sides, add_books, derived_markets, printed, sides_of
 from marketdata.recordings.format import Format
 from marketdata.recordings.table import Batch, Table
-from marketdata.recordings.tables import Sides, add_books, derived_markets, printed, sides_of
 
 _LISTS = ("bid_prices", "bid_sizes", "ask_prices", "ask_sizes")
 

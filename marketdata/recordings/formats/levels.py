@@ -9,11 +9,11 @@ import polars as pl
 
 from marketdata.errors import ConfigError
 from marketdata.points.views import SNAPSHOT_FIELDS
+from marketdata.recordings.book_rows import add_levels
 from marketdata.recordings.format import Format
 from marketdata.recordings.points import one_batch
 from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, identified, numbers, sides
 from marketdata.recordings.table import Batch, Table
-from marketdata.recordings.tables import add_levels
 
 _OF_TRADES = {"buy", "sell", "s"}
 

@@ -8,10 +8,10 @@ from typing import Any
 import polars as pl
 
 from marketdata.errors import ContractError
+from marketdata.recordings.book_rows import Sides, add_books, levels_of, printed, readable
 from marketdata.recordings.format import Format
 from marketdata.recordings.points import OUTCOMES, tokens_of_both
 from marketdata.recordings.table import Batch, Table
-from marketdata.recordings.tables import Sides, add_books, levels_of, printed, readable
 from marketdata.wire import kalshi
 
 

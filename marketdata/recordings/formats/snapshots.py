@@ -6,10 +6,10 @@ from typing import Any
 
 import polars as pl
 
+from marketdata.recordings.book_rows import Sides, add_books, printed, sides_of
 from marketdata.recordings.format import Format, by_parts
 from marketdata.recordings.roles import ROLES
 from marketdata.recordings.table import Batch
-from marketdata.recordings.tables import Sides, add_books, printed, sides_of
 from marketdata.wire.records import first
 
 

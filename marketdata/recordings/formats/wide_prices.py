@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 
 from marketdata.points.probability import no_probability
+from marketdata.recordings.book_rows import derived_markets
 from marketdata.recordings.format import Format
 from marketdata.recordings.points import add_points, last_of_each, one_batch, with_prices
 from marketdata.recordings.roles import is_number, is_time, numbers
 from marketdata.recordings.table import Batch, Table
-from marketdata.recordings.tables import derived_markets
 from marketdata.wire.records import OUTCOME_PAIRS
 
 _TOKEN = re.compile(r"\d{20,}|0x[0-9a-fA-F]{64}")

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 import numpy as np
 import polars as pl
 
+from marketdata.recordings.book_rows import add_books
 from marketdata.recordings.format import Format, by_parts
 from marketdata.recordings.roles import numbers
 from marketdata.recordings.table import Batch, Table
-from marketdata.recordings.tables import add_books
 
 _LEVEL = re.compile(
     r"(bid|ask)s?[\[_]?(price|size|qty|volume|amount|px|sz)?[\[_]?(\d+)\]?[._]?(price|size|qty|amount|volume|px|sz)?"

@@ -1,4 +1,4 @@
-"""Parts that the formats of tables share: levels in cells, changes of books, records of markets."""
+"""What rows of books say: levels in cells, changes, and records of the markets that they name."""
 
 from __future__ import annotations
 
