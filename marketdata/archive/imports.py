@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,7 @@ import polars as pl
 
 from marketdata.archive import ingest
 from marketdata.archive.import_writer import Writer
-from marketdata.archive.record_columns import Record
+from marketdata.archive.token_markets import TokenMarkets, is_told
 from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, NotTidyError, RecordingWarning, warn
 from marketdata.points.columns import Books, Ints, Token
@@ -44,8 +44,6 @@ _LEVELS_PER_WRITE = 3_000_000
 _KEPT_CHANGES, _SORTED_CHANGES = 4_000_000, 16_000_000
 IMPORTED_BEFORE = "imported before"
 _SUPERSEDED = "superseded in its bucket"
-# An id with this many digits names one token, whatever its market is called.
-_LONG_ID = 20
 OTHER_SUFFIX = f"of another kind; names that end in these are read: {SUFFIXES}"
 _NUMBERS_OF_ROWS = re.compile(r", such as row [\d, ]+")
 _ORDER: tuple[FileKind, ...] = ("series", "events", "markets", *VIEWS)
@@ -92,28 +90,12 @@ class Import:
         self.found: set[str | None] = set()
         # A file is imported again if one of these differs.
         limits = (store.base.text, feed.max_gap, feed.max_age, feed.unchanged)
-        self._key = json.dumps(
-            [
-                *limits,
-                options.clock,
-                options.keep,
-                dict(options.columns),
-                options.token_id,
-                options.time_format,
-                options.sides,
-                *self.selection,
-            ]
-        )
+        read_as = (options.clock, options.keep, dict(options.columns), options.token_id, options.time_format)
+        self._key = json.dumps([*limits, *read_as, options.sides, *self.selection])
         self._journal = writer.journal
         self._journal.restore(feed, self._key)
         self._has_points = bool(self._journal.files)
-        self._placed: dict[tuple[str, str | None], tuple[str, str]] = {}
-        self._placed_tokens: dict[Token, Token] = {}
-        self._markets: defaultdict[str, set[str]] = defaultdict(set)
-        self.labels: dict[tuple[str, str | None], str] = {}
-        self.without_market: set[str] = set()
-        # Tokens that have points in another market too.
-        self.elsewhere: dict[tuple[str, str], str] = {}
+        self.tokens = TokenMarkets(store)
         self.in_two_markets: list[str] = []
         # Times within the gaps of the recordings.
         self.gaps: set[int] = set()
@@ -176,71 +158,17 @@ class Import:
         catalog = self.store.catalog["markets"]
         return [name for name in self.selection.only or () if not self.found & {name, catalog.named(name)}]
 
-    def place(self, token: Token) -> Token:
-        """The token in the market of a record, else in the one that the file names, else in one with the token's id.
-
-        Its label is kept apart, because rows of one token may have one or none.
-        """
-        placed = self._placed_ids(self._recorded(token))
-        if token.token_label:
-            self.labels[placed] = token.token_label
-        return Token(*placed)
-
-    def _recorded(self, token: Token) -> tuple[str, str | None]:
-        """The ids of the token; a record gives the id of a token that is named by market and label."""
-        market, name, label = token
-        if label and name == f"{market}:{label}" and (record := self.store.catalog["markets"].find(market)):
-            ids = (t["id"] for t in record["tokens"] if str(t.get("label")).lower() == label.lower())
-            return market, next(ids, None) or name
-        return market, name
-
-    def labelled(self, books: Books) -> Books:
-        """The books with the labels of their tokens."""
-        tokens = [token._replace(token_label=self.labels.get(token[:2])) for token in books.tokens]
-        return books.grouped(tokens, books.token)
-
-    def place_all(self, tokens: Sequence[Token]) -> list[Token]:
-        """The tokens in their markets, first those whose market a row names, because other rows may not name it."""
-        new = {token for token in tokens if token not in self._placed_tokens}
-        for token in sorted(new, key=lambda token: not token.market_id):
-            self._placed_tokens[token] = self.place(token)
-        return [self._placed_tokens[token] for token in tokens]
-
-    def _placed_ids(self, key: tuple[str, str | None]) -> tuple[str, str]:
-        if key not in self._placed:
-            market, name = key[0], str(key[1])
-            catalog, is_long = self.store.catalog["markets"], len(name) >= _LONG_ID
-            known = {*catalog.markets_of(name), *self._markets[name]}
-            owners = known - {name}
-            if market and (named := catalog.find(market)):  # by its id or its slug
-                market = str(named["id"])
-            if market and market not in owners and is_long:
-                # A record that says more than ids was given on purpose; short ids repeat among markets.
-                told = [owner for owner in owners if _is_told(catalog.of_id(owner))]
-                market = told[0] if len(told) == 1 else market
-            elif not market and len(owners) == 1:
-                market = next(iter(owners))
-            if not market:
-                self.without_market.add(name)
-                market = name
-            if is_long and known - {market}:
-                self.elsewhere[market, name] = min(known - {market})
-            self._markets[name].add(market)
-            self._placed[key] = market, name
-        return self._placed[key]
-
     def add_records(self, kind: FileKind, records: Any) -> None:
         """Add records of a file; a record with derived ids changes nothing of a known market."""
         if kind == "markets":
             find = self.store.catalog["markets"].find
             derived = [row for row in records if row.get("ids_are_derived")]
-            known = {row["market_id"] for row in derived if _is_told(found := find(row["market_id"])) and found
+            known = {row["market_id"] for row in derived if is_told(found := find(row["market_id"])) and found
                      and not found.get("ids_are_derived")}  # fmt: skip
             records = [row for row in records if row.get("market_id") not in known]
         if records:
             ingest.add_records(self.store, **{kind: records})
-            self._placed.clear()
-            self._placed_tokens.clear()
+            self.tokens.place_anew()
 
 
 class ImportedFile:
@@ -297,7 +225,7 @@ class ImportedFile:
 
     def _in_other_markets(self) -> Iterator[str]:
         """The note about tokens that are in another market too."""
-        elsewhere = self._run.elsewhere
+        elsewhere = self._run.tokens.elsewhere
         both = sorted(key for key in elsewhere if key in self._stored_tokens)
         if both:
             market, token = both[0]
@@ -464,9 +392,9 @@ class ImportedFile:
         ids = frame.select(ids_of_rows).unique(maintain_order=True).drop_nulls("token_id")
         texts = ids.cast(pl.String)
         tokens = [Token(row["market_id"] or "", row["token_id"], row.get("token_label")) for row in texts.to_dicts()]
-        placed = self._run.place_all(tokens)
+        placed = self._run.tokens.place(tokens)
         self._nameless.update(texts.filter(pl.col("market_id").fill_null("") == "")["token_id"])
-        self._nameless &= self._run.without_market
+        self._nameless &= self._run.tokens.without_market
         columns = {f"placed_{name}": [getattr(t, name) for t in placed] for name in ("market_id", "token_id")}
         new = ids.with_columns(pl.Series(name, values, pl.Categorical) for name, values in columns.items())
         joined = frame.join(new, on=ids_of_rows, how="left", nulls_equal=True, maintain_order="left")
@@ -561,13 +489,13 @@ class ImportedFile:
         if not len(changes):
             return
         run = self._run
-        changes = self._wanted_changes(changes, run.place_all(changes.tokens))
+        changes = self._wanted_changes(changes, run.tokens.place(changes.tokens))
         changes = rule.concatenated([changes])
         if self._format.row_per_level:
             changes = rule.first_rows(changes)
         changes, _, lost = rule.cleaned(changes)
         self._left_out += Counter({"price outside of 0 to 1 or size below 0": lost})
-        self._nameless.update(run.without_market.intersection(str(token.token_id) for token in changes.tokens))
+        self._nameless.update(run.tokens.without_market.intersection(str(token.token_id) for token in changes.tokens))
         run.gaps.update(changes.ts[changes.event == rule.GAP].tolist())
         if self._format.changes:
             self.keep(run.feed.push(changes))
@@ -613,7 +541,7 @@ class ImportedFile:
         if not self._books:
             return
         run, tally = self._run, self._tally
-        books, self._books, self._levels = run.labelled(tally.books_of(self._books)), [], 0
+        books, self._books, self._levels = run.tokens.labelled(tally.books_of(self._books)), [], 0
         if tally.disagreements > run.most_wrong * tally.checked:
             raise NotTidyError(
                 f"{self._file.name!r}: {tally.disagreement}; allowed are {100 * run.most_wrong:g} %. If a part of "
@@ -633,11 +561,6 @@ class ImportedFile:
 def called(file: RecordingFile) -> str:
     """The file in the report: its path, and the table of an SQLite file."""
     return str(file.path) if file.table is None else f"{file.path}: {file.table}"
-
-
-def _is_told(record: Record | None) -> bool:
-    """Whether a record says more than the ids and labels that points had."""
-    return record is not None and any(record.get(name) for name in ("slug", "question", "event_slug", "status"))
 
 
 def _naming(file: RecordingFile, problem: ConfigError) -> ConfigError:
