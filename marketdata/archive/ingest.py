@@ -129,7 +129,8 @@ def _check_values(view: View, columns: Data) -> None:
             raise NotTidyError("A level of a book has a price or size that is infinite or NaN; each needs two numbers.")
         numbers = {"price": price, "size": size}
     else:
-        numbers = {name: columns.values[name] for name in VIEWS[view].names if name != "side"}
+        names = (name for name in VIEWS[view].names if name != "side" and name in columns.values)
+        numbers = {name: columns.values[name] for name in names}
     checks = [(name, outside_0_1(numbers[name]), NOT_0_1) for name in _PRICES.intersection(numbers)]
     checks += [(name, numbers[name] < 0, "below 0; sizes are shares.") for name in _SIZES.intersection(numbers)]
     if view == "trades":
