@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "marketdata"
 sys.path.insert(0, str(PACKAGE.parent))
 
 import marketdata as md  # noqa: E402
+from marketdata.filters import FILTERS, LISTINGS  # noqa: E402
 from marketdata.points.measures import MEASURES  # noqa: E402
 
 MODULE = "marketdata.tidy.book_measures"
@@ -117,8 +118,34 @@ def signatures() -> str:
         "`df.md`.\n\n"
         f"| function | method | returns | {' | '.join(_COLUMNS)} |\n|{'---|' * (len(_COLUMNS) + 3)}\n"
         + "\n".join(rows)
-        + "\n"
+        + "\n\n## Methods of a client\n\n"
+        + methods_of(md.Client)
+        + "\n## Methods of an archive\n\n"
+        + methods_of(md.Archive)
     )
+
+
+_METHODS = {
+    "names": ("market", "markets", "token_id", "id_or_slug", "search"),
+    "range": ("start", "end", "period", "at"),
+    "width": ("resolution", "every"),
+}
+
+
+def methods_of(kind: type) -> str:
+    """A table of the methods of a client or an archive that choose markets, a range, or records."""
+    rows = []
+    for name, method in vars(kind).items():
+        if name.startswith("_") or not inspect.isfunction(method):
+            continue
+        takes = inspect.signature(method).parameters
+        chosen = [_named(takes, names) for names in _METHODS.values()]
+        filters = [one for one in FILTERS if one in takes and one != "search"]
+        is_borrowed = kind is not md.Client and {*LISTINGS["markets"]} <= {*takes}
+        text = "those of `Client.markets`" if is_borrowed else ", ".join(f"`{one}`" for one in filters)
+        if any(chosen):
+            rows.append(f"| `{name}` | {' | '.join(chosen)} | {text} |")
+    return f"| method | {' | '.join(_METHODS)} | filters |\n|{'---|' * (len(_METHODS) + 2)}\n" + "\n".join(rows) + "\n"
 
 
 def _named(takes: Mapping[str, inspect.Parameter], names: Sequence[str]) -> str:

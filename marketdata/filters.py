@@ -78,7 +78,8 @@ class Selected(MarketFilters, total=False):
 
 def _rows(of: type) -> dict[str, Filter]:
     hints = get_type_hints(of, localns={"TimeLike": object}, include_extras=True)
-    return {name: hint.__metadata__[0] for name, hint in hints.items()}
+    own_first = sorted(hints, key=SeriesFilters.__annotations__.__contains__)
+    return {name: hints[name].__metadata__[0] for name in own_first}
 
 
 LISTINGS = {kind: ("search", *_rows(of)) for kind, of in (

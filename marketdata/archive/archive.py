@@ -694,6 +694,7 @@ class Archive(Generic[Frame]):
         end: TimeLike | None = None,
         resolution: str | None = None,
         *,
+        period: Duration | None = None,
         on_missing: Missing | None = None,
     ) -> Frame:
         """Prints, each once: one row per print at its own time, as `marketdata.Client.trades`; parameters as `books`.
@@ -712,7 +713,7 @@ class Archive(Generic[Frame]):
         >>> len(archive.trades("rain-tomorrow")) == len(prints)
         True
         """
-        return self._reading.frame("trades", market, start, end, resolution, on_missing)
+        return self._reading.frame("trades", market, *ends_of(start, end, period), resolution, on_missing)
 
     @with_flags("clamp", "progress")
     def attach(self, client: HasFeed | Feed, *, progress: bool | None = None, clamp: bool = False) -> Self:
