@@ -318,15 +318,19 @@ def coverage_frame(coverage: Mapping[View, Coverage], frame: FrameKind) -> Any:
     """The coverage of all markets and views as a frame, a row per range."""
     import polars as pl
 
-    records = [
-        (view, market, *record.range, str(record.state), record.rows, record.fetched_at)
-        for view, stored in coverage.items()
-        for market, records in stored.all().items()
-        for record in records
-    ]
-    texts = dict.fromkeys(("view", "market_id", "state"), pl.String)
-    types = dict.fromkeys(("view", "market_id", *CoverageRecord._fields[:5]), pl.Int64) | texts
-    return _timed(pl.DataFrame(records, schema=types, orient="row"), frame)
+    names = CoverageRecord._fields[:5]
+    types = dict.fromkeys(("view", "market_id"), pl.String) | dict.fromkeys(names, pl.Int64) | {"state": pl.String}
+    parts = [pl.DataFrame(schema=types)]
+    for view, stored in coverage.items():
+        by_market = stored.all()
+        # All values of a column at once: 100,000 rows one by one take ten times as long.
+        every = [record for records in by_market.values() for record in records]
+        columns = {name: [record[place] for record in every] for place, name in enumerate(names)}
+        counts = [len(records) for records in by_market.values()]
+        markets = pl.Series([*by_market], dtype=pl.String).gather(np.repeat(np.arange(len(counts)), counts))
+        rows = pl.DataFrame(columns, {name: types[name] for name in names})
+        parts.append(rows.select(pl.lit(view).alias("view"), markets.alias("market_id"), *names))
+    return _timed(pl.concat(parts), frame)
 
 
 def report(kind: type[tuple[Any, ...]], rows: Iterable[tuple[Any, ...]], frame: FrameKind) -> Any:

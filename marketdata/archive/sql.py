@@ -14,6 +14,7 @@ import pyarrow.compute
 from marketdata.adapters.expansion import levels_in_duckdb
 from marketdata.archive.arrow import TS
 from marketdata.archive.query import Query
+from marketdata.archive.records import Labels
 from marketdata.archive.scan import schema_of, to_arrow
 from marketdata.errors import ArchiveError, ConfigError, not_installed
 from marketdata.points.records import RECORD_KINDS
@@ -72,6 +73,21 @@ class _Stream:
         return to_arrow(self._query).__arrow_c_stream__(requested_schema)
 
 
+class _LabelStream:
+    """The labels of tokens as Arrow batches, read once a row is asked for."""
+
+    def __init__(self, labels: Labels) -> None:
+        self._labels = labels
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        schema = pa.schema(dict.fromkeys(ID_COLUMNS, pa.string()))
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            yield from self._labels.table.to_arrow().cast(schema).to_batches()
+
+        return pa.RecordBatchReader.from_batches(schema, batches()).__arrow_c_stream__(requested_schema)
+
+
 def _points(connection: Any, query: Query) -> Any:
     """The rows of a query, books as one row per snapshot; predicates of the base reach the row groups."""
     if not query.is_stored:
@@ -79,12 +95,12 @@ def _points(connection: Any, query: Query) -> Any:
     rows = connection.from_arrow(_dataset(query)).set_alias("rows")
     derived = VIEWS[query.view].derived
     chosen = {name: f"rows.{_quoted(name)}" for name in schema_of(query) if name not in derived}
-    if query.labels:
-        names = ("market_id", "token_id", "label")
-        columns = zip(*((*token, label) for token, label in query.labels.items()), strict=True)
-        labels = pa.table({name: pa.array(texts, pa.string()) for name, texts in zip(names, columns, strict=True)})
+    if query.labels is not None:
+        # A label a token: DuckDB leaves out this join, and reads no label, where a statement needs none.
+        labels = connection.from_arrow(_LabelStream(query.labels)).set_alias("stored")
+        each = labels.aggregate("market_id, token_id, any_value(token_label) as label", "market_id, token_id")
         same = " and ".join(f"rows.{name} = labels.{name}" for name in ("market_id", "token_id"))
-        rows = rows.join(connection.from_arrow(labels).set_alias("labels"), same, how="left")
+        rows = rows.join(each.set_alias("labels"), same, how="left")
         chosen |= {"token_label": "coalesce(labels.label, rows.token_label)"}
     if query.levels is not None:
         chosen |= {side: f"{chosen[side]}[1:{query.levels}]" for side in LISTS}
