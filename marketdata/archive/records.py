@@ -222,12 +222,18 @@ class Labels(Mapping[tuple[str, str], str]):
 
     def between(self, first: str, last: str) -> Labels:
         """The labels of the markets from one id to another one."""
-        return Labels(lambda: self.table.filter(pl.col("market_id").is_between(pl.lit(first), pl.lit(last))))
+        return Labels(lambda: self.table_between(first, last))
+
+    def table_between(self, first: str, last: str) -> pl.DataFrame:
+        """The rows of ``table`` of the markets from one id to another one."""
+        markets = self.table["market_id"]
+        begin, end = markets.search_sorted(first, "left"), markets.search_sorted(last, "right")
+        return self.table[begin:end]
 
     @cached_property
     def table(self) -> pl.DataFrame:
-        """One row per token: ``market_id token_id token_label``."""
-        return self._load()
+        """One row per token, in the order of the markets: ``market_id token_id token_label``."""
+        return self._load().unique(["market_id", "token_id"], keep="last").sort("market_id", "token_id")
 
     @cached_property
     def _labels(self) -> dict[tuple[str, str], str]:

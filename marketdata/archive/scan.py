@@ -264,9 +264,12 @@ def _label(labels: Labels) -> pl.Expr:
 
     def look_up(rows: pl.Series) -> pl.Series:
         run = rows.rle_id()
-        first_rows = rows.gather(run.arg_unique()).struct.unnest().iter_rows()
-        newest = [labels.get((market, token), label) for market, token, label in first_rows]
-        return pl.Series(newest, dtype=pl.String).gather(run)
+        tokens = rows.gather(run.arg_unique()).struct.unnest()
+        if not len(tokens):
+            return tokens["token_label"]
+        near = labels.table_between(*tokens.select(pl.min("market_id").alias("first"), pl.max("market_id")).row(0))
+        newest = tokens.join(near, on=["market_id", "token_id"], how="left", maintain_order="left", suffix="_now")
+        return newest.select(pl.coalesce("token_label_now", "token_label")).to_series().gather(run)
 
     whole = pl.struct("market_id", "token_id", "token_label")
     return whole.map_batches(look_up, return_dtype=pl.String, is_elementwise=True).alias("token_label")
