@@ -42,7 +42,7 @@ def bars(trades: Trades, width: BucketWidth) -> Series:
         "close": price[edges[1:] - 1],
         "vwap": ratio(_sums(size * price, begins), volume),
         "volume": volume,
-        "signed_volume": _sums(size * signs(sides), begins),
+        "signed_volume": _sums(size * signs(taker_sides(sides, trades.values.get("role"))), begins),
         "count": np.diff(edges),
     }
     return in_buckets(trades, edges, width, values)
@@ -82,6 +82,17 @@ def ordered(trades: Trades) -> Trades:
         return trades
     order = np.lexsort((log, trades.ts, trades.token))
     return replace(trades, values={name: values[order] for name, values in trades.values.items()})
+
+
+def taker_sides(sides: NDArray[np.object_], roles: NDArray[np.object_] | None) -> NDArray[np.object_]:
+    """What takers did: in a fill of an account that was the maker, ``side`` is what the maker did."""
+    if roles is None:
+        return sides
+    other = {"buy": "sell", "sell": "buy"}
+    out = sides.copy()
+    made = np.flatnonzero(roles == "maker")
+    out[made] = [other.get(side, side) for side in sides[made].tolist()]
+    return out
 
 
 def signs(sides: NDArray[np.object_]) -> Floats:

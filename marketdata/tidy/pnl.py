@@ -15,6 +15,7 @@ from marketdata.adapters.normalization import is_missing
 from marketdata.adapters.polars import typed
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.arguments import texts
+from marketdata.points.bars import taker_sides
 from marketdata.points.columns import Floats, Ints, Token
 from marketdata.points.fees import schedule
 from marketdata.points.intervals import UNBOUNDED, Interval, Sampling, of_rows
@@ -56,7 +57,8 @@ def pnl(
     ----------
     trades
         Prints of any kind of frame, as from `Client.trades` or `Archive.trades`: ``ts market_id token_id side price
-        size``, where ``side`` is what the taker did.
+        size``, where ``side`` is what the taker did. In a row with ``role`` "maker", a fill of an account, it is what
+        that account did.
     outcomes : frame or mapping
         Payoffs of the tokens, as for `brier`. Prints of open markets are left out, with a warning.
     by : str or list of str
@@ -139,6 +141,7 @@ class _Prints:
         refuse_negative(size=self.size)
         side = np.array(_texts(table, "side"), object)
         check_sides(side)
+        side = taker_sides(side, np.array(_texts(table, "role"), object) if "role" in table.names else None)
         tokens, token = frames.distinct_ids(table, [name for name in ID_COLUMNS if name in table.names])
         named = [Token(str(one[0]), *(*one[1:], None)[:2]) for one in tokens]
         self.market = np.array([str(one.market_id) for one in named], object)[token]

@@ -7,7 +7,9 @@ import numpy as np
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, names_of, run
 from marketdata.adapters.frame import Frame, Native
+from marketdata.adapters.polars import typed
 from marketdata.adapters.widths import with_width
+from marketdata.points.bars import signs, taker_sides
 from marketdata.points.columns import ratio
 from marketdata.points.resample import buckets, in_buckets
 from marketdata.points.schema import require
@@ -19,6 +21,10 @@ from marketdata.tidy.frames import check_sides
 
 def effective_spread(trades: F, books: F, width: Width | None = None) -> F:
     """Twice the distance of each trade's price from the mid known before it, which is what takers paid.
+
+    The sign rests on what the taker did. A venue's fills tell it by both accounts. Public feeds give a side that their
+    venue derived in its own way, and none of them shows how; in a row with ``role`` "maker" the side is what that
+    account did, so that the taker did the opposite. The column ``side_by`` says which it was.
 
     A book of a bucket is known at its end, so trades within a bucket have the mid of the bucket before. Books of
     seconds tell more than books of minutes. Frames of Dask are refused as by `asof_join`.
@@ -40,6 +46,8 @@ def effective_spread(trades: F, books: F, width: Width | None = None) -> F:
         - ``mid``, and its ``ts_right`` and ``available_at``: of the last book that was known before the trade.
         - ``effective_spread``: 2 * (price - mid) for a buy, 2 * (mid - price) for a sale [probability]. It is null
           where there is no mid, or the side of the trade is not known.
+        - ``side_by``: how the side is known. "accounts": the trade names its ``maker`` and its ``taker``. "source": the
+          source says a side. Null where the side is not known.
 
     References
     ----------
@@ -62,12 +70,18 @@ def effective_spread(trades: F, books: F, width: Width | None = None) -> F:
 
 
 def _with_spread(joined: Frame) -> Native:
-    sides = joined.texts("side")
-    check_sides(np.array(sides, object))
-    signs = {"buy": 1.0, "sell": -1.0, None: np.nan}
-    price, mids = joined.numbers("price"), joined.numbers("mid")
-    spread = 2 * np.array([signs[side] for side in sides], float) * (price - mids)
-    return frames.with_columns(joined, {"effective_spread": spread})
+    sides = np.array(joined.texts("side"), object)
+    check_sides(sides)
+    maker, taker, roles = (
+        np.array(joined.texts(name) if name in joined.names else [None] * len(joined), object)
+        for name in ("maker", "taker", "role")
+    )
+    spread = 2 * signs(taker_sides(sides, roles)) * (joined.numbers("price") - joined.numbers("mid"))
+    side_by = [
+        None if side is None else "source" if None in accounts else "accounts"
+        for side, *accounts in zip(sides, maker, taker, strict=True)
+    ]
+    return frames.with_columns(joined, {"effective_spread": spread, "side_by": typed("text", side_by)})
 
 
 def vwap(trades: F, resolution: Width) -> F:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
+import warnings
 from typing import Any
 
 import polars as pl
@@ -129,3 +131,38 @@ def test_what_takes_one_row_a_time_says_how_trades_become_that() -> None:
     with pytest.raises(NotTidyError, match=r"md\.resample\(trades, '1m'\) gives bars"):
         md.returns(trades, width="1m")
     assert md.returns(md.resample(trades, "1m"), "close").height > 0
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from(["buy", "sell", None]), st.sampled_from(["maker", "taker", None]), st.integers(1, 9)),
+        min_size=1, max_size=8,
+    ),
+    named=st.booleans(),
+)  # fmt: skip
+def test_the_fill_of_a_maker_counts_as_what_its_taker_did(rows: Any, named: bool) -> None:
+    """Signed volume, the effective spread and profits are those of the same prints with the side of the taker."""
+    books = md.testing.books("polars", buckets=2)
+    prints = pl.DataFrame({
+        "ts": [books["ts"].min() + dt.timedelta(seconds=61 + i) for i in range(len(rows))],
+        "market_id": "rain", "token_id": "11", "token_label": "Yes", "side": [side for side, *_ in rows],
+        "price": [price / 10 for *_, price in rows], "size": 5.0, "role": [role for _, role, _ in rows],
+        "maker": "a" if named else None, "taker": "b",
+    }, schema_overrides=dict.fromkeys(("side", "role", "maker"), pl.String))  # fmt: skip
+    other = {"buy": "sell", "sell": "buy", None: None}
+    plain_prints = prints.with_columns(
+        side=pl.Series([other[side] if role == "maker" else side for side, role, _ in rows], dtype=pl.String),
+        role=pl.lit(None, pl.String),
+    )
+    paid = md.testing.markets("polars")
+    pair = (prints, plain_prints)
+    spreads, of_plain = (md.effective_spread(frame, books, width="1m") for frame in pair)
+    assert spreads["effective_spread"].to_list() == of_plain["effective_spread"].to_list()
+    how = "accounts" if named else "source"
+    assert spreads["side_by"].to_list() == [None if side is None else how for side, *_ in rows]
+    volumes = [md.resample(frame, "1h")["signed_volume"].to_list() for frame in pair]
+    assert volumes[0] == volumes[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", md.errors.MissingValuesWarning)
+        profits = [md.pnl(frame, paid, interval=None)["profit"].to_list() for frame in pair]
+    assert profits[0] == profits[1]
