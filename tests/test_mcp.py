@@ -246,6 +246,12 @@ def test_one_value_does_not_take_all_memory(archive, monkeypatch) -> None:
     assert said("select 1 as n")[0]["rows"] == [[1]]
 
 
+def test_a_statement_is_answered_however_slow_its_process_begins(archive, monkeypatch) -> None:
+    """A wait that ends before the process reads its statement loses nothing of it."""
+    monkeypatch.setattr("marketdata.mcp.statement._POLL", 1e-9)
+    assert Tools(archive).sql("select 1 as n")["rows"] == [[1]]
+
+
 def test_a_statement_ends_once_it_is_stopped(archive) -> None:
     """A statement without end stops when its event is set, and says so."""
     tools = Tools(archive)

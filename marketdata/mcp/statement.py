@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,17 +27,20 @@ def rows_of(archive: Any, statement: str, max_rows: int, stop: threading.Event) 
     import polars as pl
 
     limits = (DUCKDB_MEMORY, PROCESS_MEMORY, MOST_BYTES)
-    body: bytes | None = pickle.dumps((archive, statement, max_rows, limits))
     command = [sys.executable, "-c", f"from {__name__} import main; main()"]
-    with subprocess.Popen(  # noqa: S603 our own command
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as process:
+    # A file and no pipe: Python forgets what it has not written to a pipe when a wait ends.
+    with tempfile.TemporaryFile() as body:
+        pickle.dump((archive, statement, max_rows, limits), body)
+        body.seek(0)
+        process = subprocess.Popen(  # noqa: S603 our own command
+            command, stdin=body, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+    with process:
         while True:
             try:
-                answer, _ = process.communicate(body, timeout=_POLL)
+                answer, _ = process.communicate(timeout=_POLL)
                 break
             except subprocess.TimeoutExpired:
-                body = None
                 if stop.is_set():
                     process.kill()
                     raise ConfigError("The statement was stopped before its end.") from None
