@@ -29,8 +29,9 @@ skipped: $(VENV)/engines.stamp ## the tests that the last run skipped, now with 
 	@test -f $(SKIPPED) || { echo "Nothing says which tests were skipped: run make test first." >&2; exit 1; }
 	@if test -s $(SKIPPED); then $(BIN)/python -m pytest -q -rs @$(SKIPPED); else echo "The last run skipped no test."; fi
 
-coverage: $(VENV)/coverage.stamp ## lines and branches of the package that no test runs
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal --cov --cov-report term-missing
+coverage: $(VENV)/coverage.stamp ## lines, branches and raises of the package that no test runs
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --cov --cov-report term-missing --cov-report json
+	-$(BIN)/python .ci/raises.py coverage.json
 
 lint: $(VENV)/lint.stamp ## stubs, ruff, mypy, pyright, spelling
 	$(BIN)/python .ci/stubs.py --check

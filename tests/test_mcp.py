@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import threading
 from typing import Any
@@ -248,7 +249,14 @@ def test_one_value_does_not_take_all_memory(archive, monkeypatch) -> None:
 
 def test_a_statement_is_answered_however_slow_its_process_begins(archive, monkeypatch) -> None:
     """A wait that ends before the process reads its statement loses nothing of it."""
-    monkeypatch.setattr("marketdata.mcp.statement._POLL", 1e-9)
+    waits = iter([True])
+
+    def communicate(process, given=None, timeout=None, really=subprocess.Popen.communicate):
+        if next(waits, None):
+            raise subprocess.TimeoutExpired(process.args, timeout)
+        return really(process, given, timeout)
+
+    monkeypatch.setattr("subprocess.Popen.communicate", communicate)
     assert Tools(archive).sql("select 1 as n")["rows"] == [[1]]
 
 
