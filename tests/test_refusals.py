@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
-from reference.memory import MINUTE, MemoryArchive
-from reference.web import START
+from reference.memory import MemoryArchive
+from reference.web import START, in_process
 
 import marketdata as md
 from marketdata.errors import ConfigError, ContractError, MarketDataError, NotTidyError
@@ -23,7 +22,21 @@ from marketdata.wire import kalshi, polymarket, venues
 BOOKS, PRICES, MARKETS = md.testing.books(), md.testing.prices(), md.testing.markets()
 TRADES, OUTCOMES = md.testing.trades(), md.outcomes(md.testing.markets())
 SIGNAL = PRICES.assign(signal=PRICES["price"])[["ts", "market_id", "token_id", "token_label", "signal"]]
+EVENTS = MARKETS.assign(exclusive=True, open_list=False, event_id="e")
+OTHER_TOKENS = EVENTS.assign(token_ids=[["98", "99"]])
+KALSHI = MARKETS.assign(fee_type="quadratic", fee_multiplier=1.0)
+NOBODY = md.Client("http://127.0.0.1:9", "mk_any_0123456789", progress=False)
 S = 1_767_225_600  # 2026-01-01
+
+
+def page(resolution: str) -> bytes:
+    """A page of prices of a market."""
+    data = {"Yes": [{"t": "2026-01-01T00:00:00Z", "p": 0.5}]}
+    return json.dumps({
+        "market_id": "m", "resolution": resolution, "tokens": {"Yes": "1"}, "data": data,
+        "metadata": {"count": 1, "limit": 100, "next_cursor": None},
+    }).encode()  # fmt: skip
+
 
 FRAMES: list[tuple[Callable[[], Any], type[MarketDataError], str]] = [
     (lambda: md.concat([PRICES.set_index("ts")]), NotTidyError, "call frame.reset_index"),
@@ -46,9 +59,44 @@ FRAMES: list[tuple[Callable[[], Any], type[MarketDataError], str]] = [
     (lambda: md.skill(PRICES, OUTCOMES, reference=1.5), ConfigError, "allowed are numbers from 0 to 1"),
     (lambda: md.pair_spread({}, [BOOKS] * 3, fees=0), ConfigError, "has 3 frames"),
     (lambda: md.pairs(5, MARKETS), ConfigError, "A int is refused here"),
-    (lambda: md.pairs([{"market_id": 5.5, "tokens": 7}], MARKETS), NotTidyError, "A record is not read"),
+    (lambda: md.pairs([("a", "b")], [{"market_id": "a", "payouts": ["x"]}]), NotTidyError, "A record is not read"),
     (lambda: md.resample(PRICES, "1h", fill="x"), ConfigError, "fill"),
-    (lambda: md.Archive("x").prices("m", "0000-01-01", "2026-01-01"), ConfigError, "year"),
+    (lambda: NOBODY.prices("m", -70_000_000_000, 0), ConfigError, "outside of the years 1 to 9999"),
+    (lambda: NOBODY.resume("x"), ConfigError, "give the .resume of an error"),
+    (lambda: NOBODY.resume(Resume(())), ConfigError, "all rows are in .partial"),
+    (lambda: NOBODY.markets(series_slug="a", event_slug="b"), ConfigError, "and an event exclude each other"),
+    (lambda: NOBODY.markets(state=["open", "closed"]), ConfigError, "a service takes one at a time"),
+    (lambda: NOBODY.markets(tags="a", params={"tags": "b"}), ConfigError, "say it once"),
+    (lambda: md.Client("polymarket", progress=False).trades("x"), ConfigError, "Give start= or period="),
+    (lambda: md.forward_returns(PRICES, ["1m", "60s"], "1m", fees=0), ConfigError, "list of different durations"),
+    (lambda: md.slope(PRICES.assign(x=np.inf), "price", "x"), NotTidyError, "is infinite"),
+    (
+        lambda: md.arbitrage(BOOKS, markets=pd.concat([EVENTS, OTHER_TOKENS]), fees=0),
+        NotTidyError,
+        "records that differ",
+    ),
+    (
+        lambda: md.Fees.of(pd.concat([MARKETS.assign(fees_enabled=False), KALSHI])),
+        NotTidyError,
+        "two records with different fees",
+    ),
+    (lambda: md.cluster_mean(PRICES.assign(c=None), "price", cluster="c"), NotTidyError, "in no cluster"),
+    (
+        lambda: md.cluster_mean(PRICES, "price", by="sport", markets=MARKETS.assign(market_id="x", sport="s")),
+        NotTidyError,
+        "not among the market records",
+    ),
+    (
+        lambda: md.cluster_mean(PRICES, "price", by="sport", markets=pd.DataFrame({"sport": ["s"]})),
+        NotTidyError,
+        "market records, needs",
+    ),
+    (lambda: md.study(BOOKS, [SIGNAL, SIGNAL], "1m", fees=0, interval=None).plot(), ConfigError, "has no chart"),
+    (lambda: md.read_pages("prices", [page("1m"), page("1h")]), ContractError, "a frame has one"),
+    (lambda: kalshi.market(5), ContractError, "A market is no object"),  # type: ignore[arg-type]
+    (lambda: polymarket.market(5), ContractError, "market is no object: '5'"),  # type: ignore[arg-type]
+    (lambda: venues.renamed(5, {}), ContractError, "A record is no object"),  # type: ignore[arg-type]
+    (lambda: kalshi.bids_of(5), ContractError, "The book is no object"),  # type: ignore[arg-type]
     (lambda: md.read_pages("prices", [b"{}"]), ContractError, "Page 0: "),
 ]
 
@@ -61,6 +109,10 @@ def test_a_frame_or_an_argument_is_refused(call: Callable[[], Any], kind: type[M
     assert said in str(caught.value)
 
 
+CANDLE = {"end_period_ts": S, "yes_bid": {"close": 49}, "yes_ask": {"close": 51}, "price": {"close": 50}, "volume": 5}
+BOOK_OF_NOBODY = {
+    "event_type": "book", "market": "m", "timestamp": f"{S}000", "bids": [{"price": ".4", "size": "9"}], "asks": []
+}  # fmt: skip
 FILES: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("a.db", b"no database at all, but some text", {}, "is no SQLite file"),
     ("a.ndjson", '{"ts": 1}\n'.encode("utf-16"), {}, "is UTF-16"),
@@ -68,9 +120,16 @@ FILES: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("a.csv", f"ts,token_id,price\n{S},1,.5\n", {"clock": "nothing"}, "nothing"),
     ("a.csv", f"end_period_ts,token_id,open,high,low,close\n{S},1,.5,.5,.5,.5\n", {}, "width is not known"),
     ("a.csv", f"ts,token_id,price\n{S},1,.5\n{S},1,250\n{S},1,7.5\n", {}, "not all cents from 0 to 100"),
-    ("a.csv", f"ts,token_id,best_bid,best_ask\n{S},1,.45,46\n{S},1,.44,47\n", {}, "different units"),
+    ("a.csv", f"ts,token_id,best_bid,best_ask_cents\n{S},1,.45,46\n{S + 60},1,.44,47\n", {}, "different units"),
     ("a.csv", "ts,token_id,price\nnoon,1,.5\nlater,1,.6\n", {"columns": {"ts": "ts"}}, "name another column"),
-    ("markets.ndjson", json.dumps({"question": "?", "status": "open"}) + "\n", {"format": "markets"}, "neither an id"),
+    ("a.json", json.dumps({"ticker": "KXA-1", "candlesticks": [CANDLE]}), {}, "a file needs two of a market"),
+    ("a.jsonl", json.dumps(BOOK_OF_NOBODY) + "\n", {}, "pass token_id="),
+    (
+        "a.csv",
+        f"token_id,ts,side,level,price,size\n7,{S},bid,0,.4,0\n7,{S},ask,0,.5,1\n",
+        {"format": "levels"},
+        "as changes have",
+    ),
 ]
 
 
@@ -82,3 +141,75 @@ def test_a_file_is_refused(name: str, content: str | bytes, options: dict[str, A
     with pytest.raises(ConfigError) as caught:
         md.Archive(tmp_path / "archive").add_files(path, **options)
     assert said in str(caught.value)
+
+
+def test_paths_without_data_are_refused(tmp_path: Path) -> None:
+    """A pattern that matches nothing, a database without a table and files without trades are told apart."""
+    archive = md.Archive(tmp_path / "archive")
+    with pytest.raises(ConfigError, match="matches no file"):
+        archive.add_files(tmp_path / "*.csv")
+    with sqlite3.connect(tmp_path / "a.db") as database:
+        database.execute("create table t (x)")
+        database.execute("drop table t")
+    database.close()
+    with pytest.raises(ConfigError, match="has no table"):
+        archive.add_files(tmp_path / "a.db")
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "a.csv").write_text(f"ts,token_id,price\n{S},1,.5\n")
+    with pytest.raises(ConfigError, match="No file has trades"), pytest.warns(md.errors.RecordingWarning):
+        md.read_trades(tmp_path / "files")
+
+
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system's refusal is the error of the file."""
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise PermissionError("not yours")
+
+    (tmp_path / "a.jsonl").write_text(json.dumps(BOOK_OF_NOBODY))
+    monkeypatch.setattr("marketdata.recordings.containers.Container._stream", refused)
+    with pytest.raises(ConfigError, match="'a.jsonl' cannot be read: not yours"):
+        md.Archive(tmp_path / "archive").add_files(tmp_path / "a.jsonl")
+
+
+def test_a_folder_with_real_data_is_not_simulated_into(tmp_path: Path) -> None:
+    """Simulated markets are not added to real ones."""
+    md.Archive(tmp_path / "real").add(markets=MARKETS)
+    with pytest.raises(ConfigError, match="has data that is not simulated"):
+        md.simulate(tmp_path / "real", events=1, days=0.01)
+
+
+def test_what_cannot_be_served_says_so(tmp_path: Path) -> None:
+    """An archive that cannot be read, and a key file that is no text, are refused before the service starts."""
+    md.Archive(tmp_path / "torn").add(markets=MARKETS)
+    for log in (tmp_path / "torn" / "markets" / "_delta_log").iterdir():
+        log.write_text("{torn")
+    with pytest.raises(ConfigError, match="torn' cannot be served: The commit log"):
+        md.serve(md.Archive(tmp_path / "torn")).__enter__()
+    (tmp_path / "keys.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        md.serve(MemoryArchive(), keys=tmp_path / "keys.toml").__enter__()
+
+
+def test_a_market_without_times_needs_a_start() -> None:
+    """Nothing says where its history begins, so nothing is guessed."""
+    archive = MemoryArchive()
+    archive.add_market("m", {"Yes": "1"}, start_date=None)
+    archive.put("prices", "m", "1", START, 0.5)
+    with md.serve(archive) as service, md.Client(service.base_url, service.api_key) as client:
+        with pytest.raises(ConfigError, match="a market has no start date; give start="):
+            client.prices("m")
+        with pytest.raises(TypeError, match=r"Client\.iter_prices\(\): missing"):
+            client.iter_prices()  # type: ignore[call-arg]
+
+
+def test_a_cursor_of_a_record_that_is_gone_is_refused() -> None:
+    """A listing does not begin anew in silence."""
+    archive = MemoryArchive()
+    for name in ("a", "b", "c"):
+        archive.add_market(name, {"Yes": name})
+    web = in_process(archive)
+    cursor = web.get("/v1/markets", limit=1).body["metadata"]["next_cursor"]
+    archive._records["markets"].clear()
+    archive.put("prices", "a", "a", START, 0.5)
+    assert web.get("/v1/markets", limit=1, cursor=cursor).status == 400
