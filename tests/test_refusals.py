@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,18 @@ from reference.web import START, in_process
 import marketdata as md
 from marketdata.errors import ConfigError, ContractError, MarketDataError, NotTidyError
 from marketdata.fetch.checkpoint import Resume
+from marketdata.mcp.server import Server
+from marketdata.stream.channel import KalshiChannel, PolymarketChannel, _private_key
+from marketdata.stream.connection import Connections, Event
+from marketdata.stream.raw import RawFiles
 from marketdata.wire import kalshi, polymarket, venues
 
 BOOKS, PRICES, MARKETS = md.testing.books(), md.testing.prices(), md.testing.markets()
 TRADES, OUTCOMES = md.testing.trades(), md.outcomes(md.testing.markets())
 SIGNAL = PRICES.assign(signal=PRICES["price"])[["ts", "market_id", "token_id", "token_label", "signal"]]
 EVENTS = MARKETS.assign(exclusive=True, open_list=False, event_id="e")
-OTHER_TOKENS = EVENTS.assign(token_ids=[["98", "99"]])
-KALSHI = MARKETS.assign(fee_type="quadratic", fee_multiplier=1.0)
+TWO_RECORDS = pd.concat([EVENTS, EVENTS.assign(token_ids=[["98", "99"]])])
+TWO_FEES = pd.concat([MARKETS.assign(fees_enabled=False), MARKETS.assign(fee_type="quadratic", fee_multiplier=1.0)])
 NOBODY = md.Client("http://127.0.0.1:9", "mk_any_0123456789", progress=False)
 S = 1_767_225_600  # 2026-01-01
 
@@ -71,15 +76,17 @@ FRAMES: list[tuple[Callable[[], Any], type[MarketDataError], str]] = [
     (lambda: md.forward_returns(PRICES, ["1m", "60s"], "1m", fees=0), ConfigError, "list of different durations"),
     (lambda: md.slope(PRICES.assign(x=np.inf), "price", "x"), NotTidyError, "is infinite"),
     (
-        lambda: md.arbitrage(BOOKS, markets=pd.concat([EVENTS, OTHER_TOKENS]), fees=0),
+        lambda: md.arbitrage(BOOKS, markets=TWO_RECORDS, fees=0),
         NotTidyError,
         "records that differ",
     ),
     (
-        lambda: md.Fees.of(pd.concat([MARKETS.assign(fees_enabled=False), KALSHI])),
+        lambda: md.Fees.of(TWO_FEES),
         NotTidyError,
         "two records with different fees",
     ),
+    (lambda: md.outcomes(MARKETS.assign(payoffs="[1, x]")), NotTidyError, "not a list of numbers"),
+    (lambda: PolymarketChannel("ftp://127.0.0.1"), ConfigError, "is no address of a stream"),
     (lambda: md.cluster_mean(PRICES.assign(c=None), "price", cluster="c"), NotTidyError, "in no cluster"),
     (
         lambda: md.cluster_mean(PRICES, "price", by="sport", markets=MARKETS.assign(market_id="x", sport="s")),
@@ -168,8 +175,14 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytes
 
     (tmp_path / "a.jsonl").write_text(json.dumps(BOOK_OF_NOBODY))
     monkeypatch.setattr("marketdata.recordings.containers.Container._stream", refused)
-    with pytest.raises(ConfigError, match="'a.jsonl' cannot be read: not yours"):
+    with pytest.raises(ConfigError, match=r"'a\.jsonl' cannot be read: not yours"):
         md.Archive(tmp_path / "archive").add_files(tmp_path / "a.jsonl")
+
+
+def test_a_flag_is_true_false_or_null(tmp_path: Path) -> None:
+    """Prints with another value of a flag are not stored."""
+    with pytest.raises(NotTidyError, match="is_block has other values than true, false and null"):
+        md.Archive(tmp_path / "archive").add(trades=TRADES.assign(is_block=2))
 
 
 def test_a_folder_with_real_data_is_not_simulated_into(tmp_path: Path) -> None:
@@ -213,3 +226,59 @@ def test_a_cursor_of_a_record_that_is_gone_is_refused() -> None:
     archive._records["markets"].clear()
     archive.put("prices", "a", "a", START, 0.5)
     assert web.get("/v1/markets", limit=1, cursor=cursor).status == 400
+
+
+def test_a_stream_says_what_a_venue_answered_and_what_is_of_another_time() -> None:
+    """An error of the venue and a message from the future end the connection; neither is a book."""
+    channel = KalshiChannel.__new__(KalshiChannel)
+    with pytest.raises(ValueError, match="error 8: unknown market"):
+        channel.heads(b'{"type": "error", "msg": {"code": 8, "msg": "unknown market"}}', 0)
+    late = {"type": "trade", "sid": 1, "seq": 1, "msg": {"market_ticker": "KXA-1", "ts": 2_000_000_000}}
+    with pytest.raises(ValueError, match="from the future"):
+        channel.heads(json.dumps(late).encode(), S * 1_000_000)
+
+
+def test_raw_frames_need_a_folder_with_room(tmp_path: Path) -> None:
+    """A file in the place of the folder is refused, and a full or missing disk is an error of the archive."""
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="is no folder"):
+        RawFiles(tmp_path / "file")
+    for folder, is_begun in ((tmp_path / "file" / "below", False), (tmp_path / "raw", True)):
+        files = RawFiles(folder)
+        if is_begun:
+            files.write(Event(1, "frame", S * 1_000_000, b"{}"))
+            files._files[1].write = _no_room  # type: ignore[method-assign]
+        with pytest.raises(md.errors.ArchiveFullError, match="What was committed before is intact"):
+            files.write(Event(1, "frame", S * 1_000_000, b"{}"))
+
+
+def _no_room(_line: object) -> int:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("missing", "call", "needs"),
+    [
+        ("websockets", lambda path: md.replay_server(md.Archive(path), None, None).__enter__(), "md.replay_server"),
+        ("websockets", lambda _: Connections(PolymarketChannel("wss://127.0.0.1")), "archive.record"),
+        ("mcp.server.mcpserver", lambda path: Server(md.Archive(path))._protocol(), "marketdata mcp"),
+        ("cryptography.hazmat.primitives.serialization", lambda path: _private_key(str(path)), "The stream of kalshi"),
+    ],
+)
+def test_what_is_not_installed_is_named(
+    missing: str, call: Callable[[Path], Any], needs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says which package is needed, and by which extra it is installed."""
+    md.Archive(tmp_path / "a").add(markets=MARKETS, books=BOOKS)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ModuleNotFoundError, match=rf"{needs} needs .*the extra '.*pip install"):
+        call(tmp_path / "a")
+
+
+def test_a_book_of_texts_that_are_none_is_left_out(tmp_path: Path) -> None:
+    """Levels without a number, and texts that neither JSON nor Python wrote, are counted with their reason."""
+    rows = ["ts,token_id,bids,asks", f'{S},1,"[[0.4, 9]]","[[0.6, 9]]"']
+    rows += [f'{S + 60},1,"[[NaN, 9]]","[[0.6, 9]]"', f'{S + 120},1,"[[0.4, 9","[[0.6, 9]]"']
+    (tmp_path / "a.csv").write_text("\n".join(rows))
+    added = md.Archive(tmp_path / "archive", frame="polars").add_files(tmp_path / "a.csv").row(0, named=True)
+    assert (added["rows"], added["left_out"]) == (3, 2)

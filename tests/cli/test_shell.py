@@ -67,6 +67,9 @@ def test_no_hint_is_lost_in_the_shell() -> None:
         (("markets", "--service", "manifold"), "is no name of a service (polymarket, kalshi,"),
         (("export", "history", "prices", "--start", "noon"), "is not an ISO 8601 time. Allowed: ISO 8601 such as"),
         (("pull", "h", "x"), "Give --start, or --period 7d."),
+        (("replay", "history", "--speed", "fast"), "allowed are numbers from 1, and max"),
+        (("import", "x", "a.csv", "--columns", "ts"), "is no list such as ts=when,token_id=asset"),
+        (("markets", "fed", "--search", "fed"), "is given twice: as WORDS and by --search"),
     ],
 )
 def test_what_people_type_is_answered_with_what_they_mean(words: tuple[str, ...], said: str, folder: Path) -> None:
@@ -202,6 +205,16 @@ def test_a_refused_file_has_its_exit_code_with_explain_too(tmp_path: Path) -> No
     told, refused = (marketdata("import", "x", "odd.csv", *more, cwd=tmp_path) for more in (("--explain",), ()))
     assert told.returncode == refused.returncode == 2
     assert "fits no known format" in told.stdout
+
+
+def test_an_import_of_a_folder_with_an_odd_file_fails_after_the_others(tmp_path: Path) -> None:
+    """The file that cannot be read is named, the others are stored, and the exit code is 1."""
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "odd.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "files" / "prices.csv").write_text("ts,token_id,price\n2026-01-01T00:00:00Z,7,.5\n")
+    done = marketdata("import", "h", "files", cwd=tmp_path)
+    assert (done.returncode, "odd.csv" in done.stderr) == (1, True)
+    assert len(rows_of(marketdata("export", "h", "prices", cwd=tmp_path).stdout)) == 1
 
 
 def test_a_closed_market_is_pulled_to_its_end(tmp_path: Path) -> None:
