@@ -36,6 +36,7 @@ class Terms(NamedTuple):
     """What a market record says of its contract; None or an empty set where it says nothing, or two things.
 
     - ``cutoff``: the end of the time in which it must happen, by the calendar [microseconds]; from words
+    - ``clock``: the times of day that the question names, in minutes, each with its zone
     - ``deadline``, ``closed_at``: the scheduled end and the end of trading [microseconds UTC]
     - ``sources``: who says what happened, by domain or name
     - ``rules``: the text of the rules, without case and signs
@@ -51,6 +52,7 @@ class Terms(NamedTuple):
     tokens: tuple[str, ...]
     labels: tuple[str, ...]
     cutoff: int | None
+    clock: tuple[tuple[int, str], ...]
     deadline: int | None
     closed_at: int | None
     sources: frozenset[str]
@@ -133,9 +135,20 @@ def _orientations(a: Terms, b: Terms) -> Iterator[tuple[Orientation, str]]:
 
 
 def _deadline(a: Terms, b: Terms) -> Finding:
+    if a.cutoff is not None and b.cutoff is not None and a.cutoff != b.cutoff:
+        return Finding("differs", f"before {_day(a.cutoff)} and {_day(b.cutoff)}")
+    if a.clock != b.clock:
+        zones = {zone for _, zone in (*a.clock, *b.clock)}
+        is_clear = len(zones) == 1 and len(a.clock) == len(b.clock)
+        return Finding("differs" if is_clear else "unknown", f"at {_clock(a.clock)} and {_clock(b.clock)}")
     if a.cutoff is not None and b.cutoff is not None:
-        return Finding("same" if a.cutoff == b.cutoff else "differs", f"before {_day(a.cutoff)} and {_day(b.cutoff)}")
+        return Finding("same", f"before {_day(a.cutoff)}")
     return _times(a.deadline, b.deadline, differs=True)
+
+
+def _clock(clock: Sequence[tuple[int, str]]) -> str:
+    shown = [f"{minutes // 60}:{minutes % 60:02d} {zone.upper()}".strip() for minutes, zone in clock]
+    return ", ".join(shown) or "no time of day"
 
 
 def _times(a: int | None, b: int | None, *, differs: bool) -> Finding:

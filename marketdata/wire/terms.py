@@ -24,6 +24,7 @@ _DATE = re.compile(
     rf"(?P<iso>\d{{4}}-\d\d-\d\d)"
     rf"|(?P<month>{_MONTH})\.?(?: (?P<day>\d{{1,2}})(?:st|nd|rd|th)?\b)?(?:,? (?P<year>(?:19|20)\d\d)\b)?"
     rf"|(?P<day2>\d{{1,2}}) (?P<month2>{_MONTH})\.?(?:,? (?P<year2>(?:19|20)\d\d)\b)?"
+    rf"|Q(?P<quarter>[1-4]),? (?P<year4>(?:19|20)\d\d)\b"
     rf"|(?<![$€£])(?P<year3>(?:19|20)\d\d)\b",
     re.IGNORECASE,
 )
@@ -41,6 +42,11 @@ _LIMITED = re.compile(
 _LATEST = 45 * DAY
 _CLOCK = re.compile(
     r"\b\d{1,2}(?::\d\d){1,2}(?: ?[ap]\.?m\.?)?(?: ?[A-Z]{2,4}\b)?|\b\d{1,2} ?[ap]\.?m\.?\b", re.IGNORECASE
+)
+_TIME_OF_DAY = re.compile(
+    r"\b(?P<hour>[01]?\d|2[0-3])(?::(?P<minute>[0-5]\d)(?::[0-5]\d)?(?: ?(?P<half>[ap])\.?m\b\.?)?"
+    r"| ?(?P<half2>[ap])\.?m\b\.?)(?: ?(?P<zone>UTC|GMT|[ECMP][SD]?T)\b)?",
+    re.IGNORECASE,
 )
 _SCALES = {"k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "b": 1e9, "bn": 1e9, "billion": 1e9,
            "t": 1e12, "trillion": 1e12, "bps": 0.01, "bp": 0.01, "basis points": 0.01}  # fmt: skip
@@ -71,6 +77,10 @@ _NAMES = ("question", "title", "subtitle", "yes_sub_title", "groupItemTitle")
 _DENIALS = re.compile(
     r"\b(?:not|no|never|without|fails?|lose|loses|lost|miss|misses|rejects?|rejected)\b|n't\b|\bnot\b", re.IGNORECASE
 )
+# "No later than" is a limit, and "No. 1" a rank.
+_NO_DENIALS = re.compile(
+    r"\bnot? (?:later|earlier|sooner|longer|more|less|fewer|higher|lower|greater) than\b|\bno\. ?\d", re.IGNORECASE
+)
 
 
 def terms_of(record: Mapping[str, Any]) -> Terms:
@@ -87,6 +97,7 @@ def terms_of(record: Mapping[str, Any]) -> Terms:
         tokens=ids,
         labels=labels,
         cutoff=_only(_cutoffs(question, deadline)) or _only(_cutoffs(rules, deadline)),
+        clock=_clock(question),
         deadline=deadline,
         closed_at=first_time(record, "closed_at"),
         sources=_sources(record, rules),
@@ -141,7 +152,7 @@ def comparison_of(text: str) -> str | None:
 
 def denies(text: str) -> bool:
     """Whether a text asks that something does not happen."""
-    return len(_DENIALS.findall(text)) % 2 == 1
+    return len(_DENIALS.findall(_NO_DENIALS.sub(" ", text))) % 2 == 1
 
 
 def words_of(text: str) -> str:
@@ -173,6 +184,18 @@ def _limit(word: str, period: tuple[int, int, bool] | None) -> int | None:
     return None if end == "day's end" and not is_day else first if end == "start" else last
 
 
+def _clock(text: str) -> tuple[tuple[int, str], ...]:
+    """The times of day that a text names: minutes after midnight, and the zone in small letters, if one is named."""
+    found: set[tuple[int, str]] = set()
+    for time in _TIME_OF_DAY.finditer(text):
+        hour, half = int(time["hour"]), (time["half"] or time["half2"] or "").casefold()
+        if not half or 1 <= hour <= 12:
+            hour = hour % 12 + 12 * (half == "p") if half else hour
+            found.add((60 * hour + int(time["minute"] or 0), (time["zone"] or "").casefold()))
+    zone = _only(zone for _, zone in found if zone) or ""
+    return tuple(sorted((minutes, own or zone) for minutes, own in found))
+
+
 def _period(date: re.Match[str], deadline: int | None) -> tuple[int, int, bool] | None:
     """The start and the end of what a date names, and whether it is a day; None if its year is not known."""
     if date["iso"]:
@@ -181,6 +204,10 @@ def _period(date: re.Match[str], deadline: int | None) -> tuple[int, int, bool] 
         except ValueError:
             return None
         return to_micros(day, "date"), to_micros(day + dt.timedelta(days=1), "date"), True
+    if date["quarter"]:
+        year, quarter = int(date["year4"]), int(date["quarter"])
+        after = dt.date(year + quarter // 4, 3 * (quarter % 4) + 1, 1)
+        return to_micros(dt.date(year, 3 * quarter - 2, 1), "date"), to_micros(after, "date"), False
     if date["year3"]:
         year = int(date["year3"])
         return to_micros(dt.date(year, 1, 1), "date"), to_micros(dt.date(year + 1, 1, 1), "date"), False

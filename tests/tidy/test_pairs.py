@@ -59,6 +59,17 @@ FALSE_PAIRS = {
     "a day in words and an ISO day": (
         "deadline", market("a", "Will X resign by 2026-03-31?"), market("b", "Will X resign by 30 March 2026?")
     ),
+    "another quarter": ("deadline", market("a", "Growth in Q4 2026?"), market("b", "Growth in Q3 2026?")),
+    "another hour": (
+        "deadline",
+        market("a", "Bitcoin above $100k at 5pm ET on May 1, 2026?"),
+        market("b", "Bitcoin above 100,000 at 12:00 ET on May 1, 2026?"),
+    ),
+    "another quarter of an hour": (
+        "deadline",
+        market("a", "Bitcoin up on May 1, 2026, 5:00PM-5:15PM ET?"),
+        market("b", "Bitcoin up on May 1, 2026, 5:15 PM to 5:30 PM ET?"),
+    ),
     "scheduled ends": (
         "deadline",
         market("a", "Bitcoin above 100k?", end_date="2026-03-01T00:00:00Z"),
@@ -118,9 +129,19 @@ TRUE_PAIRS = {
     "by and before": (market("a", "Resign by March 31, 2026?"), market("b", "Resign before April 1, 2026?"), "same"),
     "numbers": (market("a", "Bitcoin above $100k?"), market("b", "Will Bitcoin be above 100,000?"), "same"),
     "parts of a percent": (market("a", "A cut by 25 bps?"), market("b", "A cut by 0.25%?"), "same"),
+    "a limit in other words": (
+        market("a", "Will X resign no later than March 31, 2026?"), market("b", "X resigns by March 31, 2026?"), "same"
+    ),
+    "a rank": (market("a", "Will the song be No. 1?"), market("b", "Will the song be number 1?"), "same"),
+    "an hour": (
+        market("a", "Bitcoin above $100k at 5pm ET on May 1, 2026?"),
+        market("b", "Bitcoin above 100,000 at 17:00 ET on May 1, 2026?"),
+        "same",
+    ),
+    "a quarter": (market("a", "Growth in Q4 2026?"), market("b", "Growth no later than December 31, 2026?"), "same"),
     "the complement": (market("a", "Bitcoin above $100k?"), market("b", "Bitcoin at or below 100k?"), "inverted"),
     "denied": (market("a", "Will it rain?"), market("b", "Will it not rain?"), "inverted"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("first", "second", "orientation"), TRUE_PAIRS.values(), ids=TRUE_PAIRS.keys())
@@ -152,6 +173,15 @@ def test_a_date_that_two_readers_read_in_two_ways_states_nothing() -> None:
     for question in ("Will it rain by March?", "Will it rain by March 3, 2026 or by April 4, 2026?"):
         row = compared(market("a", question), market("b", "Will it rain by March 31, 2026?"), **CONFIRMED)
         assert "deadline" in row["unknown"]
+
+
+def test_times_of_two_zones_are_for_a_person() -> None:
+    """Only times of one zone are compared; others are named as open."""
+    first = market("a", "Bitcoin up at 5pm ET on May 1, 2026?")
+    for other in ("Bitcoin up at 21:00 UTC on May 1, 2026?", "Bitcoin up on May 1, 2026?"):
+        row = compared(first, market("b", other), orientation="same")
+        assert "deadline" in row["unknown"].split(", ")
+        assert "17:00 ET" in row["why"]
 
 
 def test_records_and_tables_of_any_kind_are_read() -> None:
