@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
+from marketdata.errors import ArchiveCorruptError, ArchiveError
 from marketdata.points.columns import Books, Codes, Data, Floats, Ints, Series, Token, Trades, interleave
 from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import ID_COLUMNS, LISTS
@@ -61,10 +61,7 @@ def _names(columns: Data, attribute: str) -> pa.Array:
     codes = np.array([values.setdefault(getattr(t, attribute), len(values)) for t in columns.tokens], dtype=np.int32)
     rows = codes[columns.token] if len(columns.tokens) else np.empty(0, np.int32)
     mask = rows == values[None] if None in values else None
-    try:
-        names = pa.array(["" if name is None else name for name in values], type=pa.string())
-    except (pa.ArrowInvalid, UnicodeEncodeError, TypeError) as problem:
-        raise ConfigError(f"{attribute} holds a value that is not Unicode text: {problem}.") from None
+    names = pa.array(["" if name is None else name for name in values], type=pa.string())
     return pa.DictionaryArray.from_arrays(pa.array(rows, mask=mask), names)
 
 

@@ -299,11 +299,7 @@ class ImportedFile:
                 known = pl.when(~pl.col("trade_id").is_in(several.implode())).then("trade_id")
                 rows = rows.with_columns(known.alias("trade_id"))
         if len(rows):
-            ts = pl.col("ts").cast(pl.Int64).cast(pl.Datetime("us", "UTC"))
-            try:
-                self._store("trades", rows.with_columns(ts))
-            except NotTidyError as problem:
-                raise NotTidyError(f"{self._file.name!r}: {problem}") from problem
+            self._store("trades", rows.with_columns(pl.col("ts").cast(pl.Int64).cast(pl.Datetime("us", "UTC"))))
 
     def _wanted_records(self, markets: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [record for record in markets if self._wanted.has_record(record)]

@@ -69,8 +69,6 @@ def _network(url: str) -> Iterator[None]:
 
     try:
         yield
-    except FileNotFoundError:
-        raise
     except (aiohttp.ClientError, OSError, ValueError, TimeoutError) as problem:
         raise NetworkError(
             f"{url} cannot be read: {problem}. What was fetched is kept; the same call goes on."

@@ -164,6 +164,22 @@ def test_books_are_compared_with_those_of_the_venue(
     assert (len(archive.coverage()) > 0) is is_right
 
 
+def test_an_error_of_a_comparison_that_nobody_expects_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no error of a venue ends the recording, and what was seen is stored."""
+    monkeypatch.setattr("marketdata.stream.recorder.COMPARED_EVERY", SECOND // 5)
+
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("marketdata.client.feed.Feed.live_columns", broken)
+    stream = Stream.drawn(2, seconds=20, markets=1)
+    with Socket(stream, pace=0.002) as socket:
+        archive = archive_of(tmp_path, stream)
+        with pytest.raises(ZeroDivisionError):
+            recorded(archive, socket)
+        assert check(archive, socket) > 0
+
+
 def test_leaving_the_loop_stores_what_was_seen(tmp_path: Path) -> None:
     """The last commit is made when the loop is left, and when ``stop`` is set."""
     stream, stop = Stream.drawn(2, seconds=40), threading.Event()

@@ -88,8 +88,6 @@ class Transport:
         if self.service.key_variable is not None:
             self.keys = api_key if isinstance(api_key, KeyProvider) else KeyProvider(api_key, self.service.key_variable)
             self.keys.get()
-        elif api_key is not None:
-            raise ConfigError(f"is refused: {self.service.name} takes no key.", argument="api_key")
         self.policy = policy or Policy()
         self._retries_unanswered = 0
         name = self.base_url if self.keys is None else self.keys.digest(self.base_url)
