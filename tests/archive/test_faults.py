@@ -68,21 +68,25 @@ def test_a_file_that_can_not_be_flushed_is_given_up(filled: Archive, monkeypatch
 
 @pytest.mark.fault("AR14")
 def test_every_flipped_bit_is_seen(filled: Archive) -> None:
-    """Of single flipped bits in data files none is read silently: the read fails, or the rows are the same."""
+    """Of single flipped bits all over a data file none is read silently, and half of them at least are reported."""
     rng = random.Random(7)
     before = {market: held(filled, market=market) for market in MARKETS}
-    for _ in range(5):
-        victim = rng.choice(data_files(filled))
-        good = victim.read_bytes()
-        body, bit = bytearray(good), rng.randrange(len(good) * 8)
-        body[bit // 8] ^= 1 << bit % 8
+    victim = rng.choice(data_files(filled))
+    good, reported = victim.read_bytes(), 0
+    for number in range(8):  # one in each eighth of the file
+        body, at = bytearray(good), rng.randrange(number * len(good) // 8, (number + 1) * len(good) // 8)
+        body[at] ^= 1 << rng.randrange(8)
         victim.write_bytes(body)
         fresh = Archive(filled.location, frame="polars")
-        assert not fresh.verify().is_empty() or all(held(fresh, market=m) == before[m] for m in MARKETS)
+        is_said = not fresh.verify().is_empty()
+        reported += is_said
+        assert is_said or all(held(fresh, market=m) == before[m] for m in MARKETS), at
         for market in MARKETS:
             with contextlib.suppress(ArchiveCorruptError):
                 assert held(fresh, market=market) == before[market]
-        victim.write_bytes(good)
+    assert reported >= 4
+    victim.write_bytes(good)
+    assert Archive(filled.location, frame="polars").verify().is_empty()
 
 
 @pytest.mark.fault("AR13")

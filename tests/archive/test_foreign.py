@@ -140,13 +140,13 @@ def test_long_ids_of_json_lines_are_read(archive: Archive, tmp_path: Path) -> No
 
 
 @pytest.mark.fault("FR1")
-def test_foreign_books_are_stored_as_they_were_meant(archive: Archive) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_foreign_books_are_stored_as_they_were_meant(archive: Archive, kind: str) -> None:
     """Whatever kind, order, zone, unit and doubling: the levels come back, bids as bids and asks as asks."""
-    for kind, made in KINDS.items():
-        archive.add(books=made(rows().with_columns(market_id=pl.lit(kind))))
-        got = archive.books(kind).select("ts", "token_id", "side", "level", "price", "size")
-        got = got.with_columns(pl.col("token_id", "side").cast(pl.String), pl.col("level").cast(pl.Int64))
-        assert sorted(got.rows()) == sorted(rows().select(got.columns).rows()), kind
+    archive.add(books=KINDS[kind](rows().with_columns(market_id=pl.lit(kind))))
+    got = archive.books(kind).select("ts", "token_id", "side", "level", "price", "size")
+    got = got.with_columns(pl.col("token_id", "side").cast(pl.String), pl.col("level").cast(pl.Int64))
+    assert sorted(got.rows()) == sorted(rows().select(got.columns).rows())
     assert archive.verify().is_empty()
 
 

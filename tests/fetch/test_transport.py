@@ -204,10 +204,13 @@ def test_many_threads_each_get_their_own_answer(server, transport) -> None:
     ids=["two lengths", "long header", "many headers", "switch", "endless 100", "endless 103", "no http", "no status"],
 )
 def test_headers_off_the_rules_are_a_typed_error(server, connect, act) -> None:
-    """They never hang."""
+    """It says how often it asked, and no byte that follows such a head is read as an answer."""
     server.answer = lambda ask: act
-    with pytest.raises(MarketDataError):
+    with pytest.raises(MarketDataError) as caught:
         connect(attempts=2).get(["x"])
+    assert len(server.asks) == caught.value.attempts <= 2
+    server.answer = lambda ask: ok({"path": ask.path})
+    assert connect(attempts=1).get_json(["y"]) == {"path": "/v1/y"}
 
 
 @pytest.mark.fault("N33")

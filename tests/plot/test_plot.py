@@ -141,16 +141,16 @@ CHARTS = {
 }
 
 
-def test_a_frame_of_any_kind_and_order_draws_the_same_lines() -> None:
+@pytest.mark.parametrize("name", CHARTS)
+def test_a_frame_of_any_kind_and_order_draws_the_same_lines(name: str) -> None:
     """Rows in any order, ids as objects and times in another zone give the lines of the tidy pandas frame."""
-    frames = testing.prices(), testing.metrics(), testing.books()
-    for name, chart in CHARTS.items():
-        wanted = lines(chart(*frames, backend="plotly"))
-        for kind, foreign in FOREIGN.items():
-            drawn = lines(chart(*map(foreign, frames), backend="matplotlib"))
-            assert [line[:2] for line in drawn] == [line[:2] for line in wanted], (name, kind)
-            for (_, _, y), (_, _, drawn_y) in zip(wanted, drawn, strict=True):
-                np.testing.assert_allclose(y, drawn_y, rtol=1e-12)
+    frames, chart = (testing.prices(), testing.metrics(), testing.books()), CHARTS[name]
+    wanted = lines(chart(*frames, backend="plotly"))
+    for kind, foreign in FOREIGN.items():
+        drawn = lines(chart(*map(foreign, frames), backend="matplotlib"))
+        assert [line[:2] for line in drawn] == [line[:2] for line in wanted], kind
+        for (_, _, y), (_, _, drawn_y) in zip(wanted, drawn, strict=True):
+            np.testing.assert_allclose(y, drawn_y, rtol=1e-12)
 
 
 def test_prices_draw_the_values_of_the_frame(archive) -> None:

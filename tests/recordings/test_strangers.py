@@ -78,11 +78,12 @@ def test_values_of_strangers_are_what_they_say(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.filterwarnings("ignore::marketdata.errors.RecordingWarning")
-def test_trades_of_strangers_are_trades(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", TRADES)
+def test_trades_of_strangers_are_trades(tmp_path: Path, name: str) -> None:
     """A bad row is left out; cents and dollars are probabilities, and the taker's side is the side."""
-    for name, (text, wanted) in TRADES.items():
-        (path := tmp_path / name).write_text(text)
-        assert md.read_trades(path, frame="polars").select("side", "price", "size").rows() == wanted
+    text, wanted = TRADES[name]
+    (path := tmp_path / name).write_text(text)
+    assert md.read_trades(path, frame="polars").select("side", "price", "size").rows() == wanted
 
 
 @pytest.mark.parametrize("name", REFUSED)

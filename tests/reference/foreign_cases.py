@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +9,9 @@ from typing import Any, NamedTuple
 
 import narwhals as nw
 import polars as pl
+import polars.selectors as cs
 from reference import foreign, tables
+from reference.kinds import polars_of
 from reference.tables import IDS
 
 import marketdata as md
@@ -173,22 +174,7 @@ KEPT = {("archive.add books", "null token"), ("archive.add prices", "null token"
 
 def plain_rows(frame: Any) -> Rows:
     """Rows of any frame as dictionaries: times as seconds, texts and numbers as Python has them, NaN as None."""
-    if isinstance(frame, list):
-        return frame
-    data = nw.from_native(frame)
-    data = data.collect() if isinstance(data, nw.LazyFrame) else data
-    columns = {}
-    for name in data.columns:
-        column = data[name]
-        if isinstance(column.dtype, nw.Datetime):
-            values = [None if v is None else v // 1_000_000 for v in column.dt.timestamp("us").to_list()]
-        elif isinstance(column.dtype, nw.Categorical | nw.Enum):
-            values = column.cast(nw.String).to_list()
-        else:
-            values = column.to_list()
-        values = [None if v is None or str(v) in ("<NA>", "nan", "NaT") else v for v in values]
-        columns[name] = [math.floor(v.timestamp()) if isinstance(v, dt.datetime) else v for v in values]
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return frame if isinstance(frame, list) else polars_of(frame).with_columns(cs.datetime().dt.epoch("s")).to_dicts()
 
 
 def close(a: Any, b: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import narwhals as nw
 import pandas as pd
 import polars as pl
+import polars.selectors as cs
 from hypothesis import settings
 from reference.columns import levels_of
 
@@ -61,15 +62,21 @@ def table_of(columns: Any) -> dict[str, list[Any]]:
     return {c: [row[i] for row in rows_] for i, c in enumerate(names)}
 
 
+def polars_of(frame: Any) -> pl.DataFrame:
+    """Any frame as polars: texts without dictionaries, null for NaN."""
+    data = nw.from_native(frame).lazy().collect("polars").to_native()
+    texts = pl.col(pl.Categorical, pl.Enum).cast(pl.String)
+    return data.with_columns(texts, cs.float().fill_nan(None))  # type: ignore[no-any-return]
+
+
 def rows(frame: Any) -> list[tuple[Any, ...]]:
-    """Rows of any frame as plain Python values; null and NaN are None."""
-    data = nw.from_native(frame)
-    data = data.collect() if isinstance(data, nw.LazyFrame) else data
-    data = data.with_columns(nw.col(c).cast(nw.String) for c in (*ID_COLUMNS, "side") if c in data.columns)
-    columns = [data["ts"].dt.timestamp("us").to_list()]
-    columns += [data[c].to_list() for c in data.columns if c != "ts"]
-    plain = [[None if not isinstance(v, str) and str(v) in ("None", "<NA>", "nan") else v for v in c] for c in columns]
-    return list(zip(*plain, strict=True))
+    """Rows of any frame as plain Python values, the time first [microseconds]; null and NaN are None."""
+    return polars_of(frame).select(pl.col("ts").dt.epoch("us"), pl.exclude("ts")).rows()
+
+
+def plain(frame: Any) -> list[tuple[Any, ...]]:
+    """The same of a frame without times."""
+    return polars_of(frame).rows()
 
 
 def close(a: list[tuple[Any, ...]], b: list[tuple[Any, ...]], *, digits: float = 1e-12, least: float = 1e-15) -> bool:

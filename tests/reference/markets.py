@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 from hypothesis import strategies as st
@@ -57,15 +55,6 @@ def forecasts(draw: st.DrawFn) -> Series:
 
 def in_kind(frame: pl.DataFrame, kind: str) -> Any:
     return {"polars": lambda: frame, "pandas": frame.to_pandas, "arrow": frame.to_arrow, "lazy": frame.lazy}[kind]()
-
-
-def plain(frame: Any) -> list[tuple[Any, ...]]:
-    """Rows of a frame without times; null and NaN are None."""
-    data = nw.from_native(frame)
-    data = data.collect() if isinstance(data, nw.LazyFrame) else data
-    names = [c for c in ("market_id", "token_id", "token_label") if c in data.columns]
-    values = data.with_columns(nw.col(c).cast(nw.String) for c in names).rows()
-    return [tuple(None if isinstance(v, float) and math.isnan(v) else v for v in row) for row in values]
 
 
 def books_of(mid: Any, signal: Any) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -106,13 +106,13 @@ def plain(frame: Any) -> list[tuple[Any, ...]]:
 
 @pytest.mark.filterwarnings("ignore::marketdata.errors.MissingValuesWarning")
 @pytest.mark.filterwarnings("ignore::marketdata.errors.FewMarketsWarning")
-def test_an_engine_gives_the_rows_of_polars(running: Engine, polar: list[pl.DataFrame]) -> None:
+@pytest.mark.parametrize("name", VERBS)
+def test_an_engine_gives_the_rows_of_polars(running: Engine, polar: list[pl.DataFrame], name: str) -> None:
     """Each function on the engine's frames gives the same rows, and the engine's kind of frame."""
     frames = [running.frame(f) for f in polar]
-    for name, function in VERBS.items():
-        got = function(*frames)
-        assert type(got) is type(frames[0]), name
-        assert close(plain(got), plain(function(*polar)), digits=1e-9, least=1e-9), name
+    got = VERBS[name](*frames)
+    assert type(got) is type(frames[0])
+    assert close(plain(got), plain(VERBS[name](*polar)), digits=1e-9, least=1e-9)
 
 
 def test_no_later_row_changes_a_forward_return(running: Engine, polar: list[pl.DataFrame]) -> None:

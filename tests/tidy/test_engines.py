@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from reference.books import last_books
-from reference.engines import ENGINES, Engine, fetched, ordered, plain
+from reference import tables
+from reference.engines import ENGINES, Engine, fetched, ordered
 from reference.house import MARKET, fill
 from reference.kinds import close, rows
 from reference.memory import MemoryArchive
@@ -37,20 +37,14 @@ def running(request: Any, engine: Any) -> Engine:
 
 
 def same(running: Engine, columns: Any, resolution: Resolution) -> None:
-    """The engine's rows equal those of polars, and for books also those of a loop."""
+    """The engine's rows equal those of polars, and for books also those of a query."""
     polar = to_frame(columns, "polars")
     frame = running.frame(polar)
     got = md.resample(frame, str(resolution))
     assert type(got) is type(frame)
     assert close(ordered(got), ordered(md.resample(polar, str(resolution))))
     if isinstance(columns, Books):
-        assert ordered(got) == ordered(_frame_of(last_books(columns, resolution.micros), polar))
-
-
-def _frame_of(walked: list[tuple[Any, ...]], like: pl.DataFrame) -> pl.DataFrame:
-    return pl.DataFrame(walked, schema=dict(plain(like).schema) | {"ts": pl.Int64}, orient="row").with_columns(
-        pl.col("ts").cast(pl.Datetime("us", "UTC"))
-    )
+        assert ordered(got) == ordered(tables.last_books(polar, str(resolution)))
 
 
 def test_a_resolution_gives_the_rows_of_a_loop(running: Engine) -> None:

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.books import last_books
+from reference import tables
 from reference.kinds import FRAME_KINDS, ID_COLUMNS, close, few, of_kind, rows
 
 import marketdata as md
@@ -43,9 +43,9 @@ def exact_means(columns: Any, width: int) -> dict[tuple[int, int, str], tuple[Fr
     resolution=resolutions,
 )
 def test_the_last_whole_book_of_each_bucket_is_kept(kind: str, books: Any, resolution: Resolution) -> None:
-    """Resampled books are the last snapshots that a loop finds, on regular times and on others."""
+    """Resampled books are the last snapshots that a query of polars finds, on regular times and on others."""
     frame = of_kind(books, kind)
-    assert rows(md.resample(frame, resolution)) == last_books(books, resolution.micros)
+    assert rows(md.resample(frame, resolution)) == rows(tables.last_books(of_kind(books, "polars"), str(resolution)))
 
 
 @given(kind=st.sampled_from(FRAME_KINDS), columns=st.one_of(price_columns(), metric_columns()), resolution=resolutions)

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.bootstrap import studentized
-from reference.kinds import FRAME_KINDS, close, few, fewest, of_kind
-from reference.markets import forecasts, in_kind, plain
+from reference.kinds import FRAME_KINDS, close, few, fewest, of_kind, plain
+from reference.markets import forecasts, in_kind
 
 import marketdata as md
 from marketdata.points.intervals import Sampling, of_rows, share_interval

@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.kinds import close
-from reference.markets import books_of, in_kind, plain
+from reference.kinds import close, plain
+from reference.markets import books_of, in_kind
 
 import marketdata as md
 from marketdata.points.intervals import Sampling, of_rows
