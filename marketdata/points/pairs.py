@@ -134,6 +134,11 @@ def _orientations(a: Terms, b: Terms) -> Iterator[tuple[Orientation, str]]:
         yield ("same" if is_same else "inverted"), f"they ask for {a.comparison} and {b.comparison}"
 
 
+def are_far_apart(a: Terms, b: Terms) -> bool:
+    """Whether two questions name ends that no zone or wording explains."""
+    return a.cutoff is not None and b.cutoff is not None and abs(a.cutoff - b.cutoff) > _MOST_APART
+
+
 def _deadline(a: Terms, b: Terms) -> Finding:
     if a.cutoff is not None and b.cutoff is not None and a.cutoff != b.cutoff:
         return Finding("differs", f"before {_day(a.cutoff)} and {_day(b.cutoff)}")

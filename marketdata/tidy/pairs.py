@@ -16,7 +16,7 @@ from marketdata.adapters.frame import Column, Native, Texts
 from marketdata.adapters.polars import typed
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.arguments import number, whole
-from marketdata.points.pairs import FACETS, Comparison, Finding, Orientation, Terms, Verdict, compare
+from marketdata.points.pairs import FACETS, Comparison, Finding, Orientation, Terms, Verdict, are_far_apart, compare
 from marketdata.points.records import FLAG_TEXTS, names_of
 from marketdata.tidy.venue_records import read_records, rows_of
 from marketdata.wire.terms import terms_of, words_of
@@ -104,7 +104,8 @@ def candidates(a: Any, b: Any, *, least: float = 0.4, most: int = 3) -> Any:
     """Pairs of markets that may be worth reading, by their words, numbers and deadlines.
 
     A proposal is no statement: each pair is unknown until `pairs` and a person have compared the rules, so most of
-    these are false. Of 30 such candidates that somebody read, 3 were the same contract.
+    these are false. Of 30 such candidates that somebody read, 3 were the same contract. Questions with other numbers
+    are none, nor are those whose words name ends more than two days apart.
 
     Parameters
     ----------
@@ -149,7 +150,8 @@ def candidates(a: Any, b: Any, *, least: float = 0.4, most: int = 3) -> Any:
         for place, both in shared.items():
             other = second[place]
             score = both / sum(weight[word] for word in words | _words(other.question))
-            if score >= floor and one.strikes & other.strikes == one.strikes | other.strikes:
+            is_alike = one.strikes == other.strikes and not are_far_apart(one, other)
+            if score >= floor and is_alike:
                 scored.append((-score, other.market, other))
         rows += [(one, other, -score) for score, _, other in sorted(scored, key=lambda row: row[:2])[:count]]
     columns: dict[str, Column] = _names([(one, other) for one, other, _ in rows])
@@ -158,7 +160,8 @@ def candidates(a: Any, b: Any, *, least: float = 0.4, most: int = 3) -> Any:
 
 def _words(question: str) -> frozenset[str]:
     """The words of a question that tell its subject; its numbers are compared as numbers."""
-    return frozenset(word for word in words_of(question).split() if not re.search(r"\d", word)) - _COMMON
+    words = (word for word in words_of(question).split() if not re.search(r"\d", word))
+    return frozenset(re.sub(r"(?<=\w\w)(?<!s)s$", "", word) for word in words if word not in _COMMON)
 
 
 def _terms(given: Any) -> tuple[Native | None, dict[str, Terms]]:

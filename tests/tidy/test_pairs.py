@@ -250,6 +250,13 @@ def test_candidates_are_proposals_by_words_and_numbers() -> None:
     assert len(md.candidates(pl.DataFrame(first), pl.DataFrame(second), least=1.0)) == 0
 
 
+def test_candidates_have_ends_that_a_day_or_a_zone_explains() -> None:
+    """Before 1 April and by 1 April may be one question; March and April are not."""
+    first = [market("a", "Will X resign before April 1, 2026?")]
+    second = [market(f"b{n}", f"X resigns {when}?") for n, when in enumerate(("by April 1, 2026", "in April 2026"))]
+    assert md.candidates(pl.DataFrame(first), pl.DataFrame(second))["market_b"].to_list() == ["b0"]
+
+
 # What pairs are worth
 
 
