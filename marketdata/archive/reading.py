@@ -118,8 +118,7 @@ class Reading(Generic[Frame]):
         }
         if "coverage" in named:
             records["coverage"] = query.coverage_frame(store.coverage, "polars").to_arrow()
-        _made = sql.define(connection, points, records)
-        return self.of(pl.DataFrame(pl.from_arrow(sql.answer(connection, statement, stop, most))))
+        return self.of(pl.DataFrame(pl.from_arrow(sql.answer(connection, statement, points, records, stop, most))))
 
     def export(
         self, view: View, path: Any, market: Any, start: TimeLike | None, end: TimeLike | None, resolution: Any

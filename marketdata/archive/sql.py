@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -139,7 +139,7 @@ def _dataset(query: Query) -> Any:
     return rows.filter((pc.field("ts") >= start) & (pc.field("ts") < end))
 
 
-def define(connection: Any, queries: Iterable[Query], records: Mapping[str, pa.Table]) -> list[Any]:
+def _define(connection: Any, queries: Iterable[Query], records: Mapping[str, pa.Table]) -> list[Any]:
     """Create the tables that statements name; returns the objects that must live as long as the tables are used."""
     made: list[Any] = []
     for query in queries:
@@ -158,11 +158,22 @@ def define(connection: Any, queries: Iterable[Query], records: Mapping[str, pa.T
     return made
 
 
-def answer(connection: Any, text: str, stop: threading.Event | None = None, max_rows: int | None = None) -> pa.Table:
-    """The first rows of a statement; ConfigError if it is refused or stopped, ArchiveError if the storage failed."""
+def answer(
+    connection: Any,
+    text: str,
+    queries: Sequence[Query],
+    records: Mapping[str, pa.Table],
+    stop: threading.Event | None = None,
+    max_rows: int | None = None,
+) -> pa.Table:
+    """The first rows of a statement over views and records.
+
+    ConfigError if it is refused or stopped, ArchiveError if the storage failed.
+    """
     import duckdb
 
     def rows_of_statement() -> pa.Table:
+        _made = _define(connection, queries, records)
         rows = connection.sql(text)
         if rows is None:
             raise ConfigError("archive.sql takes a statement that gives rows: select ... from prices.")
@@ -172,7 +183,9 @@ def answer(connection: Any, text: str, stop: threading.Event | None = None, max_
 
     try:
         return _interruptible(connection, rows_of_statement, stop)
-    except duckdb.InterruptException:
+    except (duckdb.InterruptException, RuntimeError) as problem:  # the latter while a table is made
+        if isinstance(problem, RuntimeError) and not (stop is not None and stop.is_set()):
+            raise
         raise ConfigError("The statement was stopped before its end.") from None
     except duckdb.OutOfMemoryException as problem:
         hint = 'Ask for fewer rows or groups; a relation of archive.scan(view, engine="duckdb") may use the disk.'
