@@ -16,6 +16,7 @@ from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState,
 from marketdata.archive.ingest import seen_markets
 from marketdata.archive.market_ranges import hull_of, times_of
 from marketdata.archive.query import cut_keys
+from marketdata.archive.record_columns import rows_again
 from marketdata.archive.records import derive
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.files import COMPACT_EFFORT, FAR, LAST_NAME, OURS, DataFile, cuts
@@ -126,14 +127,26 @@ def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:
 
 def verify(store: ArchiveStore) -> list[Damage]:
     """All differences from the written state; ArchiveError if the storage failed."""
-    damage = [
-        Damage(kind, "", None, None, str(rows))
-        for kind in RECORD_KINDS
-        for file in store.tables[kind].version().files
-        for _, rows in _pieces(store.tables[kind], file)
-        if isinstance(rows, ArchiveCorruptError)
-    ]
+    damage = [problem for kind in RECORD_KINDS for problem in _verify_records(store, kind)]
     return [*damage, *(problem for view in VIEWS for problem in _verify_view(store, view))]
+
+
+def _verify_records(store: ArchiveStore, kind: RecordKind) -> Iterator[Damage]:
+    """Damaged files of records, and records whose columns do not tell what their text does."""
+    table = store.tables[kind]
+    for file in table.version().files:
+        for _, rows in _pieces(table, file):
+            if isinstance(rows, ArchiveCorruptError):
+                yield Damage(kind, "", None, None, str(rows))
+                continue
+            try:
+                _, ids = rows_again(kind, rows)
+            except ArchiveCorruptError as problem:
+                yield Damage(kind, "", None, None, str(problem))
+                continue
+            for identity in ids:
+                problem_of = f"The columns of {identity!r} do not tell what its record does."
+                yield Damage(kind, identity if kind == "markets" else "", None, None, problem_of)
 
 
 def _pieces(table: Table, file: DataFile) -> Iterator[tuple[DataFile, pa.Table | ArchiveCorruptError]]:
@@ -206,6 +219,7 @@ def repair(store: ArchiveStore) -> list[Damage]:
             _salvage(table, file)
     for kind in RECORD_KINDS:
         if any(problem.view == kind for problem in damage):
+            _make_columns_again(store.tables[kind], kind)
             _add_records(store, kind)
     for view in VIEWS:
         if store.points[view].version().number >= 0:
@@ -224,6 +238,17 @@ def _salvage(table: Table, file: DataFile) -> None:
 
     if len(readable) < len(pieces):
         table.plan(plan)
+
+
+def _make_columns_again(table: Table, kind: RecordKind) -> None:
+    """Replace the columns of records that differ from their texts."""
+
+    def plan(version: Version) -> Plan | None:
+        made = {file: rows_again(kind, table.read(file)) for file in version.files}
+        wrong = {file: rows for file, (rows, ids) in made.items() if ids}
+        return Plan([new for rows in wrong.values() for new in table.put(rows)], [*wrong]) if wrong else None
+
+    table.plan(plan)
 
 
 def _add_records(store: ArchiveStore, kind: RecordKind) -> None:

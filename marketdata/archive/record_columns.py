@@ -80,6 +80,15 @@ def columns_of_table(kind: RecordKind, stored: pa.Table, names: Sequence[str]) -
     return pl.DataFrame(pl.from_arrow(pa.table(columns)))
 
 
+def rows_again(kind: RecordKind, stored: pa.Table) -> tuple[pa.Table, list[str]]:
+    """Stored rows with columns that are made again of the texts, and the ids of the records whose columns differ."""
+    with errors.parsing(f"The {kind} table"):
+        made = table_of(kind, map(msgspec.json.decode, stored[TEXT_COLUMN].to_pylist()))
+    has, identity = [name for name in made.schema.names if name in stored.schema.names], _id_column(kind)
+    pairs = zip(made.select(has).to_pylist(), stored.select(has).to_pylist(), strict=True)
+    return made, [str(old[identity]) for new, old in pairs if new != old]
+
+
 def _row(kind: RecordKind, record: Record) -> dict[str, Any]:
     """The columns of a record; what has another type than its column is null there, and only in the text."""
     row, unheld = dict[str, Any](), {*record} - {field.name for field in FIELDS[kind]}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import deltalake
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+import marketdata as md
 from marketdata.archive.record_columns import Listing
 from marketdata.points.records import FIELDS, RECORD_KINDS, RecordKind
 from marketdata.tidy.records import to_frame
@@ -54,3 +58,19 @@ def test_the_columns_make_the_frame_of_the_records(kind: RecordKind, library: An
     else:
         assert_frame_equal(made, expected)
     assert [*listing.parsed()] == given_records
+
+
+def test_columns_that_differ_from_their_record_are_found_and_made_again(tmp_path: Path) -> None:
+    """A question that another program changed in its column alone is named by verify; repair takes the record's."""
+    archive = md.Archive(tmp_path, frame="polars")
+    archive.add(markets=md.testing.markets("polars", markets=2), prices=md.testing.prices("polars"))
+    other = deltalake.DeltaTable(f"{tmp_path}/markets")
+    wrong = pl.DataFrame(other.to_pyarrow_dataset().to_table()).with_columns(question=pl.lit("Will it snow?"))
+    schema = other.to_pyarrow_dataset().schema
+    deltalake.write_deltalake(other, wrong.to_arrow().cast(schema), mode="overwrite")
+    archive = md.Archive(tmp_path, frame="polars")
+    named = archive.verify().filter(pl.col("view") == "markets")
+    assert named["market_id"].to_list() == archive.markets()["market_id"].to_list()
+    archive.verify(repair=True)
+    assert archive.verify().filter(pl.col("view") == "markets").is_empty()
+    assert archive.markets()["question"].to_list() == [one["question"] for one in archive.records("markets")]
