@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from reference.memory import MemoryArchive
 from reference.web import START, in_process
@@ -129,6 +130,13 @@ FILES: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("a.csv", f"ts,token_id,price\n{S},1,.5\n{S},1,250\n{S},1,7.5\n", {}, "not all cents from 0 to 100"),
     ("a.csv", f"ts,token_id,best_bid,best_ask_cents\n{S},1,.45,46\n{S + 60},1,.44,47\n", {}, "different units"),
     ("a.csv", "ts,token_id,price\nnoon,1,.5\nlater,1,.6\n", {"columns": {"ts": "ts"}}, "name another column"),
+    (
+        "a.jsonl",
+        json.dumps({"event_id": "", "title": "t", "event_slug": ""}) + "\n",
+        {"format": "events"},
+        "nor a slug",
+    ),
+    ("a.jsonl", json.dumps({"id": None, "title": "t", "markets": None}) + "\n", {"format": "events"}, "neither an id"),
     ("a.json", json.dumps({"ticker": "KXA-1", "candlesticks": [CANDLE]}), {}, "a file needs two of a market"),
     ("a.jsonl", json.dumps(BOOK_OF_NOBODY) + "\n", {}, "pass token_id="),
     (
@@ -165,6 +173,16 @@ def test_paths_without_data_are_refused(tmp_path: Path) -> None:
     (tmp_path / "files" / "a.csv").write_text(f"ts,token_id,price\n{S},1,.5\n")
     with pytest.raises(ConfigError, match="No file has trades"), pytest.warns(md.errors.RecordingWarning):
         md.read_trades(tmp_path / "files")
+
+
+def test_a_time_of_another_age_is_named(tmp_path: Path) -> None:
+    """A record whose time no calendar of Python has is refused with the file's name."""
+    far = pl.DataFrame(
+        {"market_id": ["a"], "question": ["?"], "end_date": pl.Series([10**18], dtype=pl.Datetime("us"))}
+    )
+    far.write_parquet(tmp_path / "far.parquet")
+    with pytest.raises(ConfigError, match="has a time that is none"):
+        md.Archive(tmp_path / "archive").add_files(tmp_path / "far.parquet")
 
 
 def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

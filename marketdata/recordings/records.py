@@ -88,7 +88,7 @@ def reader(kind: RecordKind) -> Reader:
                     found.setdefault(of, []).append(record)
             except (ContractError, ConfigError, ValueError, TypeError, KeyError, AttributeError) as problem:
                 batch.left_out["without an id, or that cannot be read"] += 1
-                reasons.append(f"row {number}: {str(problem)[:120]}")
+                reasons.append(f"row {number}: {str(problem)[:120].removesuffix('.')}")
         _refuse_history(table, kind, markets)
         names = (ID_NAMES[kind], "id", ID_NAMES[kind].replace("_id", "_slug"), "slug")
         ids = {next(str(row[n]) for n in names if row.get(n)) for row in found[kind]}
@@ -161,7 +161,16 @@ def _objects(value: Any) -> Any:
 
 
 def _records(kind: FileKind, row: Row) -> Iterator[tuple[FileKind, Row]]:
-    """The records that a row holds, with their kinds."""
+    """The records that a row holds, with their kinds; ConfigError for one that nothing names."""
+    for of, record in _read(kind, row):
+        single = of if of == "series" else of.removesuffix("s")
+        if not any(record.get(name) for name in ("id", "slug", f"{single}_id", f"{single}_slug")):
+            raise ConfigError("it has neither an id nor a slug.")
+        yield of, record
+
+
+def _read(kind: FileKind, row: Row) -> Iterator[tuple[FileKind, Row]]:
+    """The records that a row holds, as their venue or a table has them."""
     if kind == "markets":
         yield kind, market_records.market(row)
         return
@@ -173,8 +182,4 @@ def _records(kind: FileKind, row: Row) -> Iterator[tuple[FileKind, Row]]:
         return
     if kind == "series" and "ticker" in row and "id" not in row:
         row = kalshi.series(row)
-    record = {**row, "tags": as_list(row["tags"])} if "tags" in row else row
-    single = kind.removesuffix("s") if kind == "events" else kind
-    if not any(record.get(name) for name in ("id", "slug", f"{single}_id", f"{single}_slug")):
-        raise ConfigError("it has neither an id nor a slug.")
-    yield kind, record
+    yield kind, {**row, "tags": as_list(row["tags"])} if "tags" in row else row
