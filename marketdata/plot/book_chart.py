@@ -149,6 +149,7 @@ def ladder(
     For other parameters see `prices`.
     """
     label, books, name = _chosen(frame, token, markets)
+    tz = look.pop("tz", None)
     panel = Panel(f"price of {label}" if label else "price [probability]", time=False)
     panel.x_label = "shares at the price (bar) and up to it (line)"
     if books is not None:
@@ -160,7 +161,7 @@ def ladder(
             low, high = prices.min(), prices.max()
             panel.y_range = low - 0.03 * (high - low), high + 0.03 * (high - low)
         if at is not None:
-            name = f"{name}\n{label} at {clock_text(at, '%Y-%m-%d %H:%M:%S', look.get('tz'))}"
+            name = f"{name}\n{label} at {clock_text(at, '%Y-%m-%d %H:%M:%S', tz)}"
     return draw([[panel]], ax, name=name, size=(7, 5), simulated=is_simulated(markets), **look)
 
 

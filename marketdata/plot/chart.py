@@ -250,8 +250,9 @@ def draw(
     for panel in over_time if tz else ():
         panel.x_label = panel.x_label.replace("[UTC]", f"[{tz}]")
     chart.title = title if title is not None else "\n".join(filter(None, (name, drawn_range)))
-    if moments and not over_time:
-        raise ConfigError("moments= names times, and this chart has no axis of time; leave it out.")
+    if (moments or tz) and not over_time:
+        which = "moments= names times" if moments else "tz= is of times"
+        raise ConfigError(f"{which}, and this chart has no axis of time; leave it out.")
     times = {text: np.datetime64(to_micros(time, "moments"), "us") for text, time in (moments or {}).items()}
     for panel in over_time:
         if panel.marks:

@@ -306,6 +306,8 @@ def test_a_chart_without_time_takes_no_moments() -> None:
     """A moment that could not be drawn is refused, and so is an option that no chart has."""
     with pytest.raises(md.errors.ConfigError, match="no axis of time"):
         plot.ladder(testing.books(), token="Yes", moments={"a jump": 0})
+    with pytest.raises(md.errors.ConfigError, match="tz= is of times"):
+        plot.calibration(testing.prices(), {"rain": "Yes"}, tz="UTC")
     with pytest.raises(TypeError, match="colour"):
         plot.prices(testing.prices(), colour="red")
     with pytest.raises(md.errors.ConfigError, match="light, dark"):
