@@ -6,7 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,58 @@ class Part(NamedTuple):
     columns: Trades
 
 
+class _Threads:
+    """Threads that take requests in turn, and what they bring."""
+
+    def __init__(self, source: Source, requests: Sequence[tuple[int, str, Range]], width: int) -> None:
+        self._source, self._width = source, width
+        self._todo, self._taking = iter(requests), threading.Lock()
+        self._out = queue.Queue[Part | BaseException | None](_WAITING)  # None: a thread has ended
+        self._many = min(len(requests), worker_count(source.pacer, source.latency))
+        self.stop = threading.Event()
+
+    def arriving(self, progress: Callable[[int], object]) -> Iterator[Part | BaseException]:
+        """Parts and errors as they come; ``progress`` is told of nothing while it waits."""
+        for _ in range(self._many):
+            start_thread(self._work)
+        while self._many:
+            try:
+                item = self._out.get(timeout=_POLL)
+            except queue.Empty:
+                progress(0)
+                continue
+            if item is None:
+                self._many -= 1
+            else:
+                yield item
+
+    def _work(self) -> None:
+        """Make requests while there are any. A market that does not exist ends none of the others."""
+        while not self.stop.is_set():
+            with self._taking:
+                request = next(self._todo, None)
+            if request is None:
+                break
+            try:
+                for part in _parts(self._source, *request, self._width):
+                    self._put(part)
+                    if self.stop.is_set():
+                        return
+            except BaseException as error:
+                self._put(error)
+                if not isinstance(error, NotFoundError):
+                    break
+        self._put(None)
+
+    def _put(self, item: Part | BaseException | None) -> None:
+        while not self.stop.is_set():
+            try:
+                self._out.put(item, timeout=_POLL)
+                return
+            except queue.Full:
+                continue
+
+
 def fetch_prints(
     source: Source, requests: Sequence[tuple[int, str, Range]], width: int, progress: Callable[[int], object]
 ) -> Generator[Part, None, None]:
@@ -36,58 +88,20 @@ def fetch_prints(
 
     An error ends the fetch once what arrived was given; a market that does not exist is an error after all others.
     """
-    todo, out = iter(requests), queue.Queue[Part | BaseException | None](_WAITING)
-    stop, taking = threading.Event(), threading.Lock()
-
-    def put(item: Part | BaseException | None) -> None:
-        while not stop.is_set():
-            try:
-                out.put(item, timeout=_POLL)
-                return
-            except queue.Full:
-                continue
-
-    def work() -> None:
-        while not stop.is_set():
-            with taking:
-                request = next(todo, None)
-            if request is None:
-                break
-            try:
-                for part in _parts(source, *request, width):
-                    put(part)
-                    if stop.is_set():
-                        return
-            except BaseException as error:
-                put(error)
-                if not isinstance(error, NotFoundError):
-                    break
-        put(None)
-
-    many = min(len(requests), worker_count(source.pacer, source.latency))
-    for _ in range(many):
-        start_thread(work)
-    errors: list[BaseException] = []
+    threads, unknown = _Threads(source, requests, width), list[NotFoundError]()
     try:
-        while many:
-            try:
-                item: Any = out.get(timeout=_POLL)
-            except queue.Empty:
-                progress(0)
-                continue
-            if item is None:
-                many -= 1
-            elif isinstance(item, Part):
+        for item in threads.arriving(progress):
+            if isinstance(item, Part):
                 progress((item.rng.end - item.rng.start) // width)
                 yield item
+            elif isinstance(item, NotFoundError):
+                unknown.append(item)
             else:
-                errors.append(item)
-                if not isinstance(item, NotFoundError):
-                    break
+                raise item
     finally:
-        stop.set()
-    if errors:
-        raise next((error for error in errors if not isinstance(error, NotFoundError)), errors[0])
+        threads.stop.set()
+    if unknown:
+        raise unknown[0]
 
 
 def _parts(source: Source, request: int, market: str, rng: Range, width: int) -> Iterator[Part]:
