@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from marketdata.errors import (
     ConfigError,
@@ -62,6 +62,26 @@ def _period(width: int) -> int:
     return min(width, HOUR)
 
 
+class _Asked(NamedTuple):
+    """Candles of a width that begin in a part of a range, for a fetch."""
+
+    part: Range
+    width: int
+    report: Report | None
+    stop: threading.Event | None = None
+
+    @property
+    def period(self) -> int:
+        """The width of the candles of the venue, of which those of the width are made."""
+        return _period(self.width)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Parameters of the request; the venue names a candle by its end."""
+        first, last = (self.part.start + self.period) // SECOND, self.part.end // SECOND
+        return {"start_ts": first, "end_ts": last, "period_interval": self.period // MINUTE}
+
+
 class Kalshi(Venue):
     """Candles and trades. ``price`` says which price of a candle counts; see `Source`."""
 
@@ -105,61 +125,59 @@ class Kalshi(Venue):
     ) -> Series:
         """The candles that begin in a part; several markets share a request, and the views of a market an answer."""
         ticker, width, group = tokens[0].market_id, window.resolution.micros, window.group or Group([window])
-        period = _period(width)
-        params: dict[str, Any] = {"start_ts": (part.start + period) // SECOND, "end_ts": part.end // SECOND}
-        params["period_interval"] = period // MINUTE
-
-        def read(path: Sequence[str], name: str, about: str | None = None, **query: str) -> Rows:
-            answer = self._read(path, name, params | query, report, stop)
-            if about is not None:
-                gate.refuse_others([answer.about], [about], "the market")
-            return answer.data
-
-        def candles(rows: Rows) -> wire.Candles:
-            found = wire.candles(rows)
-            self._note_outside(found.end, Range(part.start + period, part.end), period, report, f"candles of {ticker}")
-            found = found.between(part.start + period, part.end)
-            return found if period == width else found.coarser(width)
-
-        def of_many() -> dict[str, wire.Candles]:
-            self._look_up(tickers)
-            live = [one for one in tickers if self._tier(one)[0] == _LIVE]
-
-            def ask(some: Sequence[str]) -> Rows:
-                return read(("markets", "candlesticks"), "markets", market_tickers=",".join(some))
-
-            rows = (row for some in batches.halved(live, _BATCH, ask) for row in some)
-            return {wire.ticker_in(row): candles(row.get("candlesticks") or []) for row in rows}
-
-        def of_one() -> wire.Candles:
-            def ask(tier: tuple[str, ...]) -> Rows:
-                path = tier or ("series", self._series_of(ticker))
-                return read((*path, "markets", ticker, "candlesticks"), "candlesticks", about=ticker)
-
-            return candles(self._from_tiers(ticker, ask, without=None if found is None else _LIVE))
-
-        every = window.buckets * width // period
+        asked, every = _Asked(part, width, report, stop), window.buckets * width // _period(width)
         most = min(_BATCH, _BATCH_CANDLES // every) if every <= _CANDLES else 1
         names = group.beside(window, most) if most > 1 else (window.id,)
-        tickers, found = [*dict.fromkeys(map(wire.ticker_of, names))], None
+        tickers, found, without = [*dict.fromkeys(map(wire.ticker_of, names))], None, None
         if len(tickers) > 1:
-            found = group.once((tickers[0], len(tickers), part, width), names, window, of_many).get(ticker)
+            of_many = group.once(
+                (tickers[0], len(tickers), part, width), names, window, lambda: self._candles_of_many(tickers, asked)
+            )
+            found = of_many.get(ticker)
+            without = None if found is None else _LIVE
         if found is None or (not len(found.end) and self._tier(ticker) != (_LIVE, True)):
-            found = group.once((ticker, part, width), (window.id,), window, of_one)
+            found = group.once(
+                (ticker, part, width), (window.id,), window, lambda: self._candles_of_one(ticker, asked, without)
+            )
         return found.of(window.view, ticker, width, self._price)
 
-    def _candles(self, window: Window, part: Range, report: Report | None) -> Series:
-        ticker, width = self._ticker(window.id), window.resolution.micros
-        period = _period(width)
-        params = {"start_ts": (part.start + period) // SECOND, "end_ts": part.end // SECOND}
+    def _candles_of_many(self, tickers: Sequence[str], asked: _Asked) -> dict[str, wire.Candles]:
+        """The candles of markets by one request, but for those that are archived."""
+        self._look_up(tickers)
+        live = [one for one in tickers if self._tier(one)[0] == _LIVE]
 
+        def ask(some: Sequence[str]) -> Rows:
+            params = {**asked.params, "market_tickers": ",".join(some)}
+            return self._read(("markets", "candlesticks"), "markets", params, asked.report, asked.stop).data
+
+        rows = (row for some in batches.halved(live, _BATCH, ask) for row in some)
+        found = ((wire.ticker_in(row), row.get("candlesticks") or []) for row in rows)
+        return {ticker: self._read_candles(candles, ticker, asked) for ticker, candles in found}
+
+    def _candles_of_one(self, ticker: str, asked: _Asked, without: object) -> wire.Candles:
+        """The candles of a market, from the tier where it is, if that is not one that was asked before."""
+        return self._read_candles(self._candle_rows(ticker, asked, without), ticker, asked)
+
+    def _candle_rows(self, ticker: str, asked: _Asked, without: object = None) -> Rows:
         def ask(tier: tuple[str, ...]) -> Rows:
             path = (*(tier or ("series", self._series_of(ticker))), "markets", ticker, "candlesticks")
-            answer = self._read(path, "candlesticks", {**params, "period_interval": period // MINUTE}, report, None)
+            answer = self._read(path, "candlesticks", asked.params, asked.report, asked.stop)
             gate.refuse_others([answer.about], [ticker], "the market")
             return answer.data
 
-        return wire.bars(self._from_tiers(ticker, ask), ticker, part, width)
+        return self._from_tiers(ticker, ask, without)
+
+    def _read_candles(self, rows: Rows, ticker: str, asked: _Asked) -> wire.Candles:
+        """Candles that begin in the part that was asked for, at its width."""
+        found, begin = wire.candles(rows), asked.part.start + asked.period
+        what = f"candles of {ticker}"
+        self._note_outside(found.end, Range(begin, asked.part.end), asked.period, asked.report, what)
+        found = found.between(begin, asked.part.end)
+        return found if asked.period == asked.width else found.coarser(asked.width)
+
+    def _candles(self, window: Window, part: Range, report: Report | None) -> Series:
+        ticker, width = self._ticker(window.id), window.resolution.micros
+        return wire.bars(self._candle_rows(ticker, _Asked(part, width, report)), ticker, part, width)
 
     # Tiers
 
