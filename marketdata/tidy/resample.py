@@ -6,9 +6,10 @@ Means compose, as each has the count of its base points beside it, in ``<value>_
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from marketdata.points.arguments import choice
 from marketdata.points.bars import bars, filled_bars
 from marketdata.points.columns import Columns, Ints, Series
 from marketdata.points.grids import COARSE, RowWidth, Widths, coarser_grid, widths
+from marketdata.points.life import Life, over
 from marketdata.points.schema import (
     COLUMNS,
     COUNT,
@@ -35,6 +37,7 @@ from marketdata.points.schema import (
 )
 from marketdata.resolution import BASES, BucketWidth, Width
 from marketdata.tidy.frames import carried_counts, prints_of
+from marketdata.tidy.outcomes import lives_of
 from marketdata.tidy.shapes import exploded, nested
 from marketdata.times import TimeLike, to_micros, to_range
 
@@ -100,6 +103,7 @@ def align(
     start: TimeLike | None = None,
     end: TimeLike | None = None,
     fill: Fill = None,
+    markets: Any = None,
 ) -> F:
     """Put every token on one common grid of buckets.
 
@@ -116,6 +120,9 @@ def align(
     fill : {None, "null", "forward"}
         For a bucket without a row: nulls, or all values of the row before, however far back; an observed null stays
         null.
+    markets : frame, optional
+        Market records, or the result of `outcomes`: a bucket that begins at or after the close of its market
+        (``closed_at``, or ``resolved_at`` if that is earlier) is not filled forward, but with nulls.
     width : str or timedelta, optional
         Bucket width of the rows; see `resample`.
 
@@ -131,9 +138,11 @@ def align(
     if start is not None and end is not None:
         first, last = to_range(start, end)
 
+    lives = {} if markets is None else lives_of(markets)
+
     def aligned(part: Frame) -> Native:
         grid = widths(resolution, RowWidth.optional(width, part.width), fill=fill is not None)
-        return _aligned(part, grid, first, last, fill)
+        return _aligned(part, grid, first, last, fill, lives)
 
     out = run(frame, aligned, ["series"], partition_by="all", keep_extra=True)
     return with_width(out, BucketWidth.of(resolution))  # type: ignore[no-any-return]
@@ -304,7 +313,9 @@ def _filled(frame: Frame, width: BucketWidth, fill: Fill) -> Native:
     return _on_grid(frame, columns, grid, fill)
 
 
-def _aligned(frame: Frame, grid: Widths, start: int | None, end: int | None, fill: Fill) -> Native:
+def _aligned(
+    frame: Frame, grid: Widths, start: int | None, end: int | None, fill: Fill, lives: Mapping[str, Life]
+) -> Native:
     frame.check_numbers()
     frame, columns = frames.sorted_series(frame, same=[c for c in frame.names if c not in ("ts", *ID_COLUMNS)])
     if frame.is_whole:
@@ -315,10 +326,10 @@ def _aligned(frame: Frame, grid: Widths, start: int | None, end: int | None, fil
     start, end = first if start is None else start, last + 1 if end is None else end
     begin = width.floor(start + width.micros - 1)
     starts = np.arange(begin, max(begin, end), width.micros, dtype=np.int64)
-    return _on_grid(frame, replace(columns, ts=ts), starts, fill)
+    return _on_grid(frame, replace(columns, ts=ts), starts, fill, lives)
 
 
-def _on_grid(frame: Frame, columns: Columns, grid: Ints, fill: Fill) -> Native:
+def _on_grid(frame: Frame, columns: Columns, grid: Ints, fill: Fill, lives: Mapping[str, Life] | None = None) -> Native:
     latest = [np.zeros(0, np.int64)]
     for a, b in pairwise(columns.bounds.tolist()):
         before = np.searchsorted(columns.ts[a:b], grid, side="right") - 1
@@ -328,6 +339,9 @@ def _on_grid(frame: Frame, columns: Columns, grid: Ints, fill: Fill) -> Native:
     observed = (shown >= 0) & (np.append(columns.ts, 0)[shown] == entries.ts)
     if fill != "forward":
         shown = np.where(observed, shown, -1)
+    elif lives:
+        ends = over(lives, [token.market_id for token in columns.tokens])
+        shown = np.where(observed | (entries.ts < np.repeat(ends, len(grid))), shown, -1)
     values = frames.entry_columns(entries, frame.names)
     # A filled value has a count of 0, so that it has no weight when means are averaged again.
     for name in (c for c in frame.names if is_count(c, frame.names)):

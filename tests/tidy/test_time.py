@@ -95,6 +95,21 @@ def test_a_join_refuses_what_it_can_not_know() -> None:
     assert len(md.asof_join(prices, md.bbo(books), width="1m")) == len(prices)
 
 
+def test_align_fills_no_price_of_a_market_that_is_over() -> None:
+    """With records nothing is carried beyond the close; what was observed there stays."""
+    prices = md.testing.prices("polars", markets=2, buckets=4).filter(token_label="Yes")
+    times = prices["ts"].unique().sort()
+    short = prices.filter((pl.col("market_id") != "rain") | (pl.col("ts") == times[0]))
+    records = md.testing.markets("polars", markets=2).with_columns(closed_at=pl.Series([times[2], None]))
+    grid = md.align(short, "1m", fill="forward", markets=records).filter(market_id="rain")
+    first = short["price"][0]
+    assert grid.select("price", "observed").rows() == [(first, True), (first, False), (None, False), (None, False)]
+    without = md.align(short, "1m", fill="forward").filter(market_id="rain")
+    assert without["price"].to_list() == [first] * 4
+    seen = md.align(prices, "1m", fill="forward", markets=md.outcomes(records))
+    assert seen["price"].to_list() == prices["price"].to_list()
+
+
 def test_align_refuses_what_does_not_fit() -> None:
     """Rows off the grid, books, and an unknown fill each have their error; an empty frame stays empty."""
     columns = coded_series(TOKENS, np.zeros(1, np.int32), np.array([START + MINUTE]), {"price": np.array([0.5])})
