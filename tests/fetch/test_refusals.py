@@ -211,7 +211,7 @@ class Bare(Venue):
                       resolutions=("1m",), listing_page=100)  # fmt: skip
     rates: ClassVar[dict[str, Host]] = {"bare": Host("https://bare.test", 60)}
 
-    def _buckets(self, width: int) -> int:  # noqa: ARG002
+    def _buckets(self, width: int) -> int:
         return 100
 
 
