@@ -135,6 +135,18 @@ class Selection(Filters):
 
 
 @dataclass(frozen=True)
+class History:
+    """What is asked for of which markets, of a fetch and of its plan."""
+
+    view: ViewArgument
+    market: MarketsArgument
+    start: Start = None
+    end: End = None
+    period: Period = None
+    resolution: Bucket = None
+
+
+@dataclass(frozen=True)
 class TableFormat:
     """The formats of a table that has an end."""
 
@@ -162,8 +174,14 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     for one in inspect.signature(command).parameters.values():
         fields = dataclasses.fields(groups[one.name]) if one.name in groups else ()
         kinds = get_type_hints(groups[one.name], include_extras=True) if fields else {}
-        parameters += [one.replace(name=field.name, default=field.default, annotation=kinds[field.name])
-                       for field in fields] or [one.replace(annotation=types[one.name])]  # fmt: skip
+        parameters += [
+            one.replace(
+                name=field.name,
+                default=one.empty if field.default is dataclasses.MISSING else field.default,
+                annotation=kinds[field.name],
+            )
+            for field in fields
+        ] or [one.replace(annotation=types[one.name])]
 
     @wraps(command)
     def run(**given: Any) -> None:

@@ -137,12 +137,7 @@ def _list(kind: RecordKind, base_url: str | None, fmt: output.Format, rows: int 
 
 @parameters.grouped
 def fetch(
-    view: parameters.ViewArgument,
-    market: parameters.MarketsArgument,
-    start: parameters.Start = None,
-    end: parameters.End = None,
-    period: parameters.Period = None,
-    resolution: parameters.Bucket = None,
+    asked: parameters.History,
     out: parameters.Out = None,
     rows: parameters.RowsOption = None,
     base_url: parameters.BaseUrl = None,
@@ -165,13 +160,13 @@ def fetch(
     if out is not None:
         parameters.check_out(out)
     source: Any = parameters.client(base_url)
-    how: Any = {"clamp": clamp, "all": every_page, "period": period, "resolution": resolution}
-    wanted = (market, start, end)
+    view, wanted = asked.view, (asked.market, asked.start, asked.end)
+    how: Any = {"clamp": clamp, "all": every_page, "period": asked.period, "resolution": asked.resolution}
     if not VIEWS[view].is_grid:
-        options = {"--resolution": resolution, "--clamp": clamp, "--all": every_page}
+        options = {"--resolution": asked.resolution, "--clamp": clamp, "--all": every_page}
         if given := [option for option, value in options.items() if value]:
             raise ConfigError(f"{view} have no buckets, and all of a range are fetched: leave out {', '.join(given)}.")
-        how = {"period": period}
+        how = {"period": asked.period}
     if out is None and fmt == "ndjson" and VIEWS[view].is_grid:
         output.stream(_with_partial(getattr(source, f"iter_{view}")(*wanted, **how)), rows)
         return
@@ -201,13 +196,9 @@ def _with_partial(parts: Iterator[Any]) -> Iterator[Any]:
         raise
 
 
+@parameters.grouped
 def plan(
-    view: parameters.ViewArgument,
-    market: parameters.MarketsArgument,
-    start: parameters.Start = None,
-    end: parameters.End = None,
-    period: parameters.Period = None,
-    resolution: parameters.Bucket = None,
+    asked: parameters.History,
     base_url: parameters.BaseUrl = None,
     *,
     as_json: parameters.Json = False,
@@ -218,7 +209,7 @@ def plan(
     Example:
       marketdata plan books SLUG
     """
-    estimate = parameters.client(base_url).plan(view, market, start, end, resolution, period=period)
+    estimate = parameters.client(base_url).plan(**dataclasses.asdict(asked))
     costs = dataclasses.asdict(estimate)
     costs["memory_bytes"] = costs.pop("memory")
     output.record(costs, as_json=as_json, text=str(estimate))
