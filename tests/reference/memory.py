@@ -64,6 +64,13 @@ class MemoryArchive(Reader):
                     return dict(record)
         return None
 
+    def find_token(self, token_id: str) -> tuple[dict[str, Any], str | None] | None:
+        for record in self._records["markets"]:
+            for token in record["tokens"]:
+                if token["id"] == token_id:
+                    return dict(record), token["label"]
+        return None
+
     def stored_ranges(self, view: View, market_id: str, rng: Range) -> list[Range]:
         times = sorted({ts for _, ts in self.points[view, market_id] if rng.start <= ts < rng.end})
         return [Range(ts, ts + MINUTE) for ts in times]
