@@ -78,7 +78,7 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if repr(value) in ("NaT", "<NA>"):
+    if type(value).__name__ in ("NaTType", "NAType"):
         return None
     if isinstance(value, dt.datetime):
         aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)

@@ -12,7 +12,7 @@ write             stored points of its ranges that go                   coverage
 `Refusal`         none                                                  its state, where nothing is stored
 ================  ====================================================  ==========================================
 
-Prints have no buckets: each stays, but for those of which a write tells more.
+Prints have no buckets. Each stays, unless a write tells more of it.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def _around(
 
 
 def _grown(market: str, records: Iterable[CoverageRecord], change: Change) -> Iterator[CoverageRecord]:
-    """Those of the records whose number of points a write changes, with the new one."""
+    """The records whose number of points a write changes, with the new number."""
     for record in records:
         if grown := count(market, record, change.new) - count(market, record, change.gone):
             yield record._replace(rows=(record.rows or 0) + grown)

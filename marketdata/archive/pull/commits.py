@@ -22,7 +22,7 @@ from marketdata.points.probability import no_probability
 from marketdata.points.views import VIEWS, View
 from marketdata.times import Range
 
-# One commit per this many levels, or after this time [s]: few commits, and little is lost in a crash.
+# A commit has so many levels, or so many seconds: there are few commits, and little is lost in a crash.
 _BATCH_LEVELS = 2_000_000
 _BATCH_SECONDS = 3.0
 _NO_TIMES = np.empty(0, np.int64)
@@ -85,7 +85,7 @@ class Commits:
         self._commit()
 
     def add(self, of: Missing, rng: Range, columns: Data, *, complete: bool) -> None:
-        """Take in a part of a gap. What comes again is of another commit."""
+        """Take in a part of a gap. A part that comes again belongs to another commit."""
         if any(one.of == of and one.rng.start < rng.end and rng.start < one.rng.end for one in self._arrived):
             self._commit()
         width = self._store.base.micros

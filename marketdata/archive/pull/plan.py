@@ -35,13 +35,13 @@ class LeftOut(NamedTuple):
     why: str
 
     def warn_of(self, views: Iterable[View]) -> None:
-        """Warn about those of some views."""
+        """Warn about the ranges of some views."""
         who = "The venue no longer keeps" if self.state == CoverageState.EXPIRED else "The plan does not allow"
         warn(f"{who} {', '.join(sorted(views))} of a part of this pull: {self.why}", PlanWarning)
 
 
 class PullPlan(NamedTuple):
-    """What is asked for. It is made before the first request, and made again if the service refuses a part of it.
+    """What a pull asks for. It is made before the first request, and made again if the service refuses a part of it.
 
     ``is_base_open``: the archive has no base, and nobody named one. No service says beforehand which views a plan has,
     and not all say which resolutions and times, so a refusal may come. Each takes something away: there are few.
@@ -66,7 +66,7 @@ class PullPlan(NamedTuple):
         return cls(store.root, base, is_open)
 
     def allowed(self, feed: Feed, options: PullOptions) -> PullPlan:
-        """The plan with what that of the key is known to allow: a base for a new archive, and with clamp a start."""
+        """The plan with what the service says that the key allows: a base for a new archive, and with clamp a start."""
         plan = self._at(_finest(map(BucketWidth.of, feed.resolutions()), self.base)) if self.is_base_open else self
         earliest = feed.history_start() if options.clamp else None
         return plan if earliest is None else plan.clamped(earliest)
