@@ -22,7 +22,7 @@ from marketdata.tidy.groups import By, Cluster, Keys, Rows, codes_of
 from marketdata.tidy.intervals import ends, warn_of_intervals
 from marketdata.tidy.outcomes import Payoffs
 from marketdata.tidy.returns import probability_of
-from marketdata.tidy.scores import FORECAST_KINDS, LEFT_OUT, clip_of
+from marketdata.tidy.scores import FORECAST_KINDS, LEFT_OUT, clip_of, warn_of_open
 
 _LOSSES: dict[str, scores.Loss] = {"brier": scores.squared_error, "log_score": scores.log_loss}
 
@@ -73,7 +73,7 @@ def skill(
 
     Warns
     -----
-    FewMarketsWarning, MissingValuesWarning, MixedLabelsWarning
+    FewMarketsWarning, MissingValuesWarning, MixedLabelsWarning, OpenMarketsWarning
         As for `brier`. MissingValuesWarning also where more than 5 percent of the forecasts have no reference.
 
     Examples
@@ -91,9 +91,11 @@ def skill(
     table, series, name = probability_of(table)
     other = _reference(table, series, reference)
     resolved = Payoffs(outcomes, series.tokens)
+    warn_of_open({token.market_id for token in series.tokens}, resolved.open)
     p, paid = series.values[name], resolved.of(series.tokens)[series.token]
     chosen = choose(
         series.tokens, series.token, series.ts, known=~np.isnan(paid), records=resolved.records,
+        each_token=table.kind == "trades",  # as for `brier`
         out={
             "after_close": series.ts >= resolved.over(series.tokens)[series.token],
             "not_observed": ~table.observed(), "nulls": np.isnan(p), "unpaired": np.isnan(other),
