@@ -160,6 +160,24 @@ def test_trades_and_books_are_of_yes_and_no() -> None:
         assert books.bids.counts.tolist() == [1, 2]
 
 
+FILL = {"trade_id": "a", "ticker": "T", "created_time": CLOSE, "count": 1, "yes_price": 61, "side": "Yes"}
+
+
+def test_what_an_account_did_is_read_in_any_form() -> None:
+    """A fill is of the outcome that it names, bought or sold, whatever the case; another word is refused."""
+    fills = kalshi.trades([{**FILL, "action": "Buy"}, {**FILL, "action": "SELL", "side": "NO", "is_taker": True}])
+    assert fills.values["side"].tolist() == ["sell", "buy"]
+    assert [token.token_id for token in fills.tokens] == ["T:no", "T:yes"]
+    for wrong, words in (({"action": "hold"}, "action of a fill is 'hold'"), ({"action": "buy", "side": "up"}, "'up'")):
+        with pytest.raises(ContractError, match=words):
+            kalshi.trades([{**FILL, **wrong}])
+    change = {"market_ticker": "T", "price": 61, "delta": 5}
+    assert kalshi.change_of({**change, "side": "YES"})[0] == "yes"
+    for side, words in (("", "no side"), ("up", "known are yes and no")):
+        with pytest.raises(ContractError, match=words):
+            kalshi.change_of({**change, "side": side})
+
+
 def test_a_wrong_value_of_kalshi_is_named() -> None:
     """What is off the form is a ContractError that says where."""
     with pytest.raises(ContractError, match="end_period_ts"):

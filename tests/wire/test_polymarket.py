@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import marketdata as md
-from marketdata.errors import ContractError
+from marketdata.errors import ContractError, ServiceOddityWarning
 from marketdata.tidy import records
 from marketdata.wire import polymarket
 from marketdata.wire import records as market_records
@@ -159,3 +159,53 @@ def test_a_wrong_value_is_named_with_its_path(read: Any, wrong: Any, path: str) 
     """What is off the form is a ContractError that says where."""
     with pytest.raises(ContractError, match=path):
         read(wrong)
+
+
+WHOLE = {"id": "7", "conditionId": "0x" + "a" * 64, "clobTokenIds": '["1", "2"]', "outcomes": '["Yes", "No"]',
+         "slug": "rain", "question": "Rain?", "events": [{"id": "3", "slug": "weather"}]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"conditionId": "0xab"}, "conditionId of a market is '0xab'"),
+        ({"conditionId": "Infinity"}, "conditionId of a market"),
+        ({"clobTokenIds": '["1", "0_1"]'}, "token of a market is '0_1'"),
+        ({"clobTokenIds": "[1e76, 2]"}, "token of a market"),
+        ({"id": "1e9"}, "id of a record of market is '1e9'"),
+        ({"events": [{"id": "x"}]}, "event_id of a record of market"),
+        ({"slug": 5}, "slug of a record of market is '5'"),
+        ({"question": {"a": 1}}, "question of a record of market"),
+        ({"outcomes": "[[1], 2]"}, "An outcome of the market"),
+        ({"closedTime": "soon"}, "closed_at of a record is no time"),
+    ],
+)
+def test_an_answer_of_the_venue_has_the_ids_of_the_venue(wrong: dict[str, Any], words: str) -> None:
+    """Files of one's own may have short ids; what the venue itself answers may not."""
+    good = polymarket.market(WHOLE)
+    polymarket.refuse_wrong_ids(good, "market")
+    with pytest.raises(ContractError, match=words):
+        polymarket.refuse_wrong_ids(polymarket.market({**WHOLE, **wrong}), "market")
+    assert polymarket.market({**WHOLE, "conditionId": "0xab"})["id"] == "0xab"
+
+
+@pytest.mark.parametrize("kind", ["event", "series"])
+def test_an_event_of_the_venue_has_a_number(kind: Any) -> None:
+    """Without one, or with a text, it is refused."""
+    polymarket.refuse_wrong_ids(polymarket.event({"id": 7, "slug": "a"}), kind)
+    for row, words in (({"slug": "a"}, "has no id"), ({"id": "x"}, "decimal number"), ({"id": 7, "title": 5}, "title")):
+        with pytest.raises(ContractError, match=words):
+            polymarket.refuse_wrong_ids(polymarket.event(row), kind)
+
+
+def test_a_new_word_for_a_resolution_is_said() -> None:
+    """It gives no outcome, and a warning tells the word; capitals change nothing."""
+    assert polymarket.resolution({"status": "Resolved", "payouts": [1000000, 0]})[0] == [1.0, 0.0]
+    with pytest.warns(ServiceOddityWarning, match="resolution of a market is 'paid'"):
+        assert polymarket.resolution({"status": "paid", "payouts": [1000000, 0]})[0] is None
+
+
+def test_a_number_of_a_record_that_is_none_is_said() -> None:
+    """It is null, and sorts as nothing."""
+    with pytest.warns(ServiceOddityWarning, match="volume of a record is 'Infinity', which is no number"):
+        assert polymarket.market({**WHOLE, "volume": "Infinity"})["volume"] is None
