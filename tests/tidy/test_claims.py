@@ -223,6 +223,40 @@ def test_an_order_that_is_not_known_is_an_error_that_says_what_to_give(found: An
         md.event_contradictions(PRICES, found)
 
 
+def test_records_of_venues_say_their_order_themselves() -> None:
+    """Strikes in the fields of Kalshi, days in the questions of Polymarket; a frame of rows and a list are alike."""
+    stated = [("a", "greater", 5800.0), ("b", "greater", 5825.0)]
+    of_kalshi = [
+        {"ticker": f"KX-{name}", "event_ticker": "KX", "title": "Will the index be above on May 5?", "status": "active",
+         "strike_type": kind, "floor_strike": floor, "mutually_exclusive": False}
+        for name, kind, floor in stated
+    ]  # fmt: skip
+    days = [("March 31", "2026-03-31T12:00:00Z"), ("December 31", "2027-01-01T00:00:00Z")]
+    of_polymarket = [
+        {"conditionId": f"0x{i}" + "0" * 63, "slug": f"by-{i}", "question": f"Will A resign by {day}?",
+         "outcomes": '["Yes", "No"]', "clobTokenIds": f'["{i}1", "{i}2"]', "endDate": end, "negRisk": False,
+         "events": [{"slug": "resigns"}]}
+        for i, (day, end) in enumerate(days)
+    ]  # fmt: skip
+    ends = {
+        "upper": [5800.0, 5825.0],
+        "until": [dt.datetime(y, m, 1, tzinfo=dt.UTC) for y, m in ((2026, 4), (2027, 1))],
+    }
+    for rows_of_venue, ids, column in (
+        (of_kalshi, [("KX-a", "KX-a:yes"), ("KX-b", "KX-b:yes")], "upper"),
+        (of_polymarket, [("0x0" + "0" * 63, "01"), ("0x1" + "0" * 63, "11")], "until"),
+    ):
+        prices = pl.DataFrame({
+            "ts": T0, "market_id": [market for market, _ in ids], "token_id": [token for _, token in ids],
+            "token_label": "Yes", "price": [0.3, 0.4],
+        }, schema_overrides={"ts": pl.Datetime("us", "UTC")})  # fmt: skip
+        got = [md.event_distribution(prices, given) for given in (rows_of_venue, pl.DataFrame(rows_of_venue))]
+        assert got[0].equals(got[1])
+        assert got[0][column].drop_nulls().to_list() == ends[column]
+        mass = [0.7, -0.1, 0.4] if column == "upper" else [0.3, 0.1, 0.6]
+        assert got[0]["probability"].to_list() == pytest.approx(mass)
+
+
 def test_what_the_error_asks_for_is_enough() -> None:
     """Thresholds that a question only touches get their order from two columns."""
     touched = asked("Will X reach $100k by May 1?", "Will X reach $110k by May 1?")
