@@ -17,6 +17,7 @@ from reference.memory import MemoryArchive
 from reference.web import START, in_process
 
 import marketdata as md
+from marketdata.archive.replay import replay_server
 from marketdata.errors import ConfigError, ContractError, MarketDataError, NotTidyError
 from marketdata.fetch.checkpoint import Resume
 from marketdata.mcp.server import Server
@@ -277,7 +278,7 @@ def _no_room(_line: object) -> int:
 @pytest.mark.parametrize(
     ("missing", "call", "needs"),
     [
-        ("websockets", lambda path: md.replay_server(md.Archive(path), None, None).__enter__(), "md.replay_server"),
+        ("websockets", lambda path: replay_server(md.Archive(path), None, None).__enter__(), "md.replay_server"),
         ("websockets", lambda _: Connections(PolymarketChannel("wss://127.0.0.1")), "archive.record"),
         ("mcp.server.mcpserver", lambda path: Server(md.Archive(path))._protocol(), "marketdata mcp"),
         ("cryptography.hazmat.primitives.serialization", lambda path: _private_key(str(path)), "The stream of kalshi"),
@@ -291,6 +292,7 @@ def test_what_is_not_installed_is_named(
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ModuleNotFoundError, match=rf"{needs} needs .*the extra '.*pip install"):
         call(tmp_path / "a")
+    assert not hasattr(md._NotInstalled(needs, missing, "all"), "_private")  # as inspection asks
 
 
 def test_a_book_of_texts_that_are_none_is_left_out(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from reference.ranges import RangeServer, serving
 import marketdata as md
 from marketdata import Archive
 from marketdata.errors import ConfigError, NetworkError, RecordingWarning
+from marketdata.fetch.ranges import Ranges, Remote
 
 pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")
@@ -94,6 +95,24 @@ def test_an_hour_of_a_market_costs_few_bytes(server: RangeServer, tmp_path: Path
     other.add_files(path, only=MARKETS[7], progress=False)
     assert report["points"].sum() == 60
     assert books(archive, MARKETS[7]).equals(books(other, MARKETS[7]))
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(
+    server: RangeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts of two versions are never one file: nothing is stored, and the next import reads the new one."""
+    archive, about, looks = Archive(tmp_path / "archive", frame="polars"), Ranges.about, iter(range(99))
+
+    def changing(ranges: Ranges, url: str) -> Remote | None:
+        found, look = about(ranges, url), next(looks)
+        return found and found._replace(etag=f"{found.etag}-{min(look, 1)}")
+
+    monkeypatch.setattr(Ranges, "about", changing)
+    with pytest.raises(ConfigError, match="changed while it was read"):
+        archive.add_recording("pmxt-v2", only=MARKETS[7], address=address(server), **RANGE)
+    assert not (tmp_path / "archive" / "books").exists()
+    archive.add_recording("pmxt-v2", only=MARKETS[7], address=address(server), **RANGE)
+    assert len(books(archive, MARKETS[7]))
 
 
 def test_a_fetch_that_is_cut_goes_on_where_it_was(server: RangeServer, tmp_path: Path) -> None:
