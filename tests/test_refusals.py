@@ -198,6 +198,20 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytes
         md.Archive(tmp_path / "archive").add_files(tmp_path / "a.jsonl")
 
 
+@pytest.mark.parametrize("tokens", [7, "x", {"a": 1}, [5], [None], True])
+def test_tokens_that_are_no_objects_are_refused_through_every_door(tokens: Any, tmp_path: Path) -> None:
+    """A frame, a file and a list of records say so alike, whatever stands in the place of the tokens."""
+    record = {"market_id": "a", "tokens": tokens}
+    (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n")
+    for call in (
+        lambda: md.Archive(tmp_path / "added").add(markets=[record]),
+        lambda: md.Archive(tmp_path / "read").add_files(tmp_path / "a.jsonl", format="markets"),
+        lambda: md.pairs([("a", "a")], [record]),
+    ):
+        with pytest.raises((ConfigError, NotTidyError), match="its tokens are"):
+            call()
+
+
 def test_a_flag_is_true_false_or_null(tmp_path: Path) -> None:
     """Prints with another value of a flag are not stored."""
     with pytest.raises(NotTidyError, match="is_block has other values than true, false and null"):

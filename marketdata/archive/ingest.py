@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,8 @@ def _records(kind: RecordKind, rows: list[Record]) -> list[Record]:
         try:
             out.append(records.read(kind, market_records.market(row)))
         except ContractError as problem:
-            records.read(kind, row)  # whose error says what the row lacks
+            with suppress(TypeError, AttributeError):  # of values that it does not look at
+                records.read(kind, row)  # whose error says what the row lacks
             raise ConfigError(f"a row of the markets frame cannot be read: {problem.problem}") from None
     return out
 

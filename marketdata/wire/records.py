@@ -67,12 +67,22 @@ def is_ours(row: Mapping[str, Any]) -> bool:
 def market(row: Mapping[str, Any]) -> Row:
     """A market record in any form, as venues, services and files have it, under the names that an archive takes.
 
-    What the row says itself about its state and its winner stays, whichever venue its names tell.
+    What the row says itself about its state and its winner stays, whichever venue its names tell. ContractError for
+    values that no form has.
     """
+    _refuse_other_tokens(row.get("tokens"))
     if is_ours(row):
         return completed(row)
     row = _with_payoffs(row)
     return completed(_with_result(_read(dict(row)), row))
+
+
+def _refuse_other_tokens(given: Any) -> None:
+    listed = as_list(given, objects=True) if isinstance(given, str) else given
+    if given not in (None, "") and not (
+        isinstance(listed, list | tuple) and all(isinstance(token, Mapping) for token in listed)
+    ):
+        raise ContractError(f"its tokens are {str(given)[:60]!r}; allowed is a list of objects with id and label.")
 
 
 def completed(record: Mapping[str, Any]) -> Row:
