@@ -11,13 +11,14 @@ how a market went on are left out.
 
 from __future__ import annotations
 
+import inspect
 import math
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -77,11 +78,9 @@ class Tools:
     @property
     def offered(self) -> dict[str, TypeAdapter[Answer]]:
         """The tools by name, each with checks of its arguments; a service has no coverage and no SQL."""
-        tools: list[Any] = [self.markets, self.order_book, self.books, self.prices]
-        tools += [self.quotes, self.metrics, self.features]
-        tools += [self.coverage] if self._is_archive else []
-        tools += [self.sql] if self.has_sql else []
-        return {tool.__name__: TypeAdapter(tool) for tool in tools}
+        has = {"coverage": self._is_archive, "sql": self.has_sql}
+        names = (name for name, one in vars(Tools).items() if inspect.isfunction(one) and not name.startswith("_"))
+        return {name: TypeAdapter(getattr(self, name)) for name in names if has.get(name, True)}
 
     @property
     def has_sql(self) -> bool:
@@ -147,7 +146,7 @@ class Tools:
                 warn(f"The first {most_rows:,} of {book.height:,} rows; ask for one `outcome`.", MarketDataWarning)
             return book.head(most_rows)
 
-        answer = self._history("books", market, span, "1m", rows, as_of, outcome, best_levels)
+        answer = self._history("books", _Asked.of(market, span, "1m", rows, then, outcome), best_levels)
         if not answer["rows"]:
             answer["notes"].append(f"No book in the {_OLDEST_BOOK} minutes before; `missing` of `books` shows gaps.")
         return answer
@@ -161,7 +160,8 @@ class Tools:
         One row per outcome, bucket, side and level; an empty side is one row without a price.
         """
         most = whole("levels", levels)
-        return self._history("books", market, (start, end), resolution, rows, as_of, outcome, levels=most)
+        asked = _Asked.of(market, (start, end), resolution, rows, self._then(as_of), outcome)
+        return self._history("books", asked, levels=most)
 
     def prices(
         self, market: Market, start: Start, end: End, resolution: Width = "1h", outcome: Outcome = None,
@@ -171,7 +171,8 @@ class Tools:
 
         One row per outcome and bucket that has points.
         """
-        return self._history("prices", market, (start, end), resolution, rows, as_of, outcome)
+        asked = _Asked.of(market, (start, end), resolution, rows, self._then(as_of), outcome)
+        return self._history("prices", asked)
 
     def quotes(
         self, market: Market, start: Start, end: End, resolution: Width = "1h", outcome: Outcome = None,
@@ -181,7 +182,8 @@ class Tools:
 
         One row per outcome and bucket that has a quote.
         """
-        return self._history("quotes", market, (start, end), resolution, rows, as_of, outcome)
+        asked = _Asked.of(market, (start, end), resolution, rows, self._then(as_of), outcome)
+        return self._history("quotes", asked)
 
     def metrics(
         self, market: Market, start: Start, end: End, resolution: Width = "1h", rows: Rows = 500, as_of: AsOf = None
@@ -190,7 +192,7 @@ class Tools:
 
         One row per bucket that has points.
         """
-        return self._history("metrics", market, (start, end), resolution, rows, as_of)
+        return self._history("metrics", _Asked.of(market, (start, end), resolution, rows, self._then(as_of)))
 
     def features(
         self,
@@ -210,8 +212,8 @@ class Tools:
 
         One row per outcome and bucket, and a column or more for each measure.
         """
-        measured = partial(features, measures=measures)
-        return self._history("books", market, (start, end), resolution, rows, as_of, outcome, measured)
+        asked = _Asked.of(market, (start, end), resolution, rows, self._then(as_of), outcome)
+        return self._history("books", asked, partial(features, measures=measures))
 
     def coverage(
         self,
@@ -273,20 +275,55 @@ class Tools:
         return min(given, default=None)
 
     def _history(
-        self,
-        view: View,
-        market: str,
-        span: tuple[Any, Any],
-        resolution: str,
-        rows: int,
-        as_of: str | None,
-        outcome: str | None = None,
-        make: Callable[[pl.DataFrame], pl.DataFrame] | None = None,
-        **options: Any,
+        self, view: View, asked: _Asked, make: Callable[[pl.DataFrame], pl.DataFrame] | None = None, **options: Any
     ) -> Answer:
         """Rows of a view, or what is made of them, in the part of a range that was known."""
-        rng, width, most = to_range(*span), BucketWidth.of(resolution), whole("rows", rows)
-        then = self._then(as_of)
+        with _warnings_as_notes() as notes:
+            if asked.is_known:
+                span = to_text(asked.range.start), to_text(asked.range.end)
+                frame = getattr(self._source, view)(asked.market, *span, str(asked.width), **options)
+            else:
+                notes.append("Nothing of this range was known then.")
+                self._record(asked.market)  # an unknown one is an error at any time
+                frame = to_frame(empty(view), "polars")
+            frame = _of_outcome(frame, asked.outcome)
+            made = (frame if make is None else make(frame)).sort("ts", maintain_order=True)
+        shown = _first_times(made, asked.rows)
+        if shown.height < made.height:
+            notes.append(f"The first {shown.height:,} of {made.height:,} rows; next_start has the others.")
+        rows, tokens = _without_repeated_ids(shown)
+        rounded = rows.with_columns(cs.float().round_sig_figs(_DIGITS))
+        answer = {
+            "market": asked.market,
+            "range": {
+                "start": to_text(asked.range.start), "end": to_text(asked.range.end), "resolution": str(asked.width)
+            },
+            "missing": _missing_ranges(frame["ts"], asked.range, asked.width),
+            "tokens": tokens,
+            **_answer(rounded, units_of(view), MOST_ROWS, notes, asked.then),
+        }  # fmt: skip
+        if shown.height < made.height:
+            answer["next_start"] = to_text(int(made["ts"].to_physical()[shown.height]))
+        return answer
+
+
+class _Asked(NamedTuple):
+    """What a tool of history asks for: the part of a range that was known at the time ``then``, in buckets."""
+
+    market: str
+    range: Range
+    width: BucketWidth
+    rows: int
+    then: int | None
+    outcome: str | None
+
+    @classmethod
+    def of(
+        cls, market: str, span: tuple[Any, Any], resolution: str, rows: int, then: int | None,
+        outcome: str | None = None,
+    ) -> Self:  # fmt: skip
+        """The arguments, checked; ConfigError for more buckets than an answer may have."""
+        rng, width = to_range(*span), BucketWidth.of(resolution)
         if then is not None:
             rng = Range(rng.start, max(rng.start, min(rng.end, width.floor(then))))
         if (buckets := (rng.end - rng.start) // width.micros) > _MOST_BUCKETS:
@@ -294,36 +331,12 @@ class Tools:
                 f"{buckets:,} buckets are too many for one answer; at most {_MOST_BUCKETS:,} are allowed: give a "
                 "shorter range, or a coarser resolution."
             )
-        with _warnings_as_notes() as notes:
-            if rng.end > rng.start:
-                frame = getattr(self._source, view)(market, to_text(rng.start), to_text(rng.end), resolution, **options)
-            else:
-                notes.append("Nothing of this range was known then.")
-                self._record(market)  # an unknown one is an error at any time
-                frame = to_frame(empty(view), "polars")
-            frame = _of_outcome(frame, outcome)
-            made = frame if make is None else make(frame)
-        made = made.sort("ts", maintain_order=True)
-        # The last times are left out of an answer.
-        shown = _first_times(made, min(most, MOST_ROWS))
-        # Each row repeats the id of the market, and the id of a token that its label names.
-        repeated, tokens = ["market_id"], {}
-        if "token_label" in shown.columns:
-            ids = shown.select(pl.col("token_label", "token_id").cast(pl.String)).unique().sort("token_id")
-            tokens = dict(ids.filter(pl.col("token_label").is_not_null()).rows())
-            repeated += ["token_id"] if len(tokens) == len(ids) else []
-        rounded = shown.drop(repeated).with_columns(cs.float().round_sig_figs(_DIGITS))
-        answer = {
-            "market": market,
-            "range": {"start": to_text(rng.start), "end": to_text(rng.end), "resolution": resolution},
-            "missing": _missing_ranges(frame["ts"], rng, width),
-            "tokens": tokens,
-            **_answer(rounded, units_of(view), MOST_ROWS, notes, then),
-        }
-        if shown.height < made.height:
-            answer["next_start"] = to_text(int(made["ts"].to_physical()[shown.height]))
-            answer["notes"].append(f"The first {shown.height:,} of {made.height:,} rows; next_start has the others.")
-        return answer
+        return cls(market, rng, width, min(whole("rows", rows), MOST_ROWS), then, outcome)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything of the range was known."""
+        return self.range.end > self.range.start
 
 
 @contextmanager
@@ -373,6 +386,16 @@ def _of_outcome(frame: pl.DataFrame, outcome: str | None) -> pl.DataFrame:
         labels = ", ".join(frame["token_label"].cast(pl.String).fill_null("?").unique().sort().head(20))
         raise ConfigError(f"does not exist; some outcomes are {labels}.", argument="outcome", value=outcome)
     return rows
+
+
+def _without_repeated_ids(rows: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, str]]:
+    """The rows without the id of the market, and without the ids of tokens that their labels name; these by label."""
+    repeated, tokens = ["market_id"], dict[str, str]()
+    if "token_label" in rows.columns:
+        ids = rows.select(pl.col("token_label", "token_id").cast(pl.String)).unique().sort("token_id")
+        tokens = dict(ids.filter(pl.col("token_label").is_not_null()).rows())
+        repeated += ["token_id"] if len(tokens) == len(ids) else []
+    return rows.drop(repeated), tokens
 
 
 def _first_times(frame: pl.DataFrame, rows: int) -> pl.DataFrame:
