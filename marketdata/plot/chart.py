@@ -204,6 +204,11 @@ class Chart:
         """Every panel, row by row."""
         return [panel for row in self.rows for panel in row if panel]
 
+    @property
+    def over_time(self) -> list[Panel]:
+        """The panels whose x is time."""
+        return [panel for panel in self.panels if panel.time]
+
 
 class Look(TypedDict, total=False):
     """Arguments of every chart; see `prices`."""
@@ -242,24 +247,12 @@ def draw(
     library = import_module(f"marketdata.plot.draw_{backend}")
     size = size or ((10, 4) if len(rows[0]) == 1 else (11, 2.6 * len(rows)))
     chart = Chart(rows, size, heights, widths, is_page, look, simulated, zone=None if tz is None else to_zone(tz, "tz"))
-    over_time = [panel for panel in chart.panels if panel.time]
-    ends = time_ends(*over_time)
-    local = local_times(np.array(ends or (), "M8[us]"), chart.zone)
-    texts = [text.replace("T", " ") for text in np.datetime_as_string(local, unit="m")]
-    drawn_range = f"{' to '.join(texts)} {tz or 'UTC'}" if texts else ""
-    for panel in over_time if tz else ():
-        panel.x_label = panel.x_label.replace("[UTC]", f"[{tz}]")
-    chart.title = title if title is not None else "\n".join(filter(None, (name, drawn_range)))
-    if (moments or tz) and not over_time:
+    if (moments or tz) and not chart.over_time:
         which = "moments= names times" if moments else "tz= is of times"
         raise ConfigError(f"{which}, and this chart has no axis of time; leave it out.")
-    times = {text: np.datetime64(to_micros(time, "moments"), "us") for text, time in (moments or {}).items()}
-    for panel in over_time:
-        if panel.marks:
-            panel.marks += [Moment(at, text if panel in rows[0] else "") for text, at in times.items()]
-    ends = time_ends(*over_time)
-    for panel in over_time:
-        panel.x_range = ends if ends and ends[0] < ends[1] else None
+    chart.title = title if title is not None else "\n".join(filter(None, (name, _range_text(chart, tz))))
+    _add_moments(chart, moments or {})
+    _share_times(chart, tz)
     if ax is None:
         return library.draw(chart)
     if backend == "plotly":
@@ -269,6 +262,30 @@ def draw(
     if (count := len(chart.panels)) > 1:
         raise ConfigError(f"ax= takes one market, the frame has {count}; filter it on one market_id, or omit ax.")
     return library.draw(chart, ax)
+
+
+def _range_text(chart: Chart, tz: str | None) -> str:
+    """The range of the times of a chart, as its title shows it; empty without any."""
+    ends = time_ends(*chart.over_time)
+    local = local_times(np.array(ends or (), "M8[us]"), chart.zone)
+    texts = [text.replace("T", " ") for text in np.datetime_as_string(local, unit="m")]
+    return f"{' to '.join(texts)} {tz or 'UTC'}" if texts else ""
+
+
+def _add_moments(chart: Chart, moments: Mapping[str, Any]) -> None:
+    """Lines at moments in the panels over time, with texts above those of the first row."""
+    times = {text: np.datetime64(to_micros(time, "moments"), "us") for text, time in moments.items()}
+    for panel in chart.over_time:
+        if panel.marks:
+            panel.marks += [Moment(at, text if panel in chart.rows[0] else "") for text, at in times.items()]
+
+
+def _share_times(chart: Chart, tz: str | None) -> None:
+    """One range of times of all panels over time, whose labels say the zone."""
+    ends = time_ends(*chart.over_time)
+    for panel in chart.over_time:
+        panel.x_range = ends if ends and ends[0] < ends[1] else None
+        panel.x_label = panel.x_label.replace("[UTC]", f"[{tz}]") if tz else panel.x_label
 
 
 def time_ends(*panels: Panel) -> tuple[Any, Any] | None:

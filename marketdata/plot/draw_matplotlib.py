@@ -19,6 +19,7 @@ from marketdata.plot.chart import (
     Chart,
     Heat,
     Line,
+    Mark,
     Moment,
     Panel,
     Theme,
@@ -129,23 +130,39 @@ def _fill_axes(ax: Axes, panel: Panel, chart: Chart, last: Axes, inches: float) 
 
     Returns the distance from the panel to a title above its other texts [points].
     """
-    theme = chart.theme
     for mark in panel.marks:
-        match mark:
-            case Line():
-                _line(ax, mark, theme, clip=panel.log_odds)
-            case Band():
-                ax.fill_between(mark.x, mark.low, mark.high, color=mark.colour, alpha=mark.alpha, linewidth=0)
-            case Heat():
-                _heat(ax, mark, theme, last)
-            case Bars():
-                (start, end), (low, high) = date2num(mark.x) if panel.time else mark.x, mark.y
-                look: dict[str, Any] = {"color": mark.colour, "label": mark.name if mark.in_legend else None}
-                if mark.hatched:
-                    look |= {"color": theme.grid, "hatch": "//", "edgecolor": theme.frame, "linewidth": 0}
-                ax.barh(low, end - start, high - low, left=start, align="edge", alpha=0.9, **look)
-            case Moment():
-                ax.axvline(date2num(mark.x), color=FAINT, linewidth=0.8, linestyle=":")
+        _add(ax, mark, panel, chart.theme, last)
+    text_rows = _add_texts_of_moments(ax, panel, inches)
+    if not panel.marks:
+        ax.text(0.5, 0.5, panel.empty, transform=ax.transAxes, ha="center", color=FAINT)
+    _set_scales(ax, panel, chart)
+    _set_ticks(ax, panel)
+    ax.set_xlabel(panel.x_label, fontsize="small", color=FAINT)
+    ax.set_ylabel(panel.y_label, parse_math=False)
+    return 6 + text_rows * _POINTS_PER_TEXT_ROW
+
+
+def _add(ax: Axes, mark: Mark, panel: Panel, theme: Theme, last: Axes) -> None:
+    """One mark of a panel."""
+    match mark:
+        case Line():
+            _line(ax, mark, theme, clip=panel.log_odds)
+        case Band():
+            ax.fill_between(mark.x, mark.low, mark.high, color=mark.colour, alpha=mark.alpha, linewidth=0)
+        case Heat():
+            _heat(ax, mark, theme, last)
+        case Bars():
+            (start, end), (low, high) = date2num(mark.x) if panel.time else mark.x, mark.y
+            look: dict[str, Any] = {"color": mark.colour, "label": mark.name if mark.in_legend else None}
+            if mark.hatched:
+                look |= {"color": theme.grid, "hatch": "//", "edgecolor": theme.frame, "linewidth": 0}
+            ax.barh(low, end - start, high - low, left=start, align="edge", alpha=0.9, **look)
+        case Moment():
+            ax.axvline(date2num(mark.x), color=FAINT, linewidth=0.8, linestyle=":")
+
+
+def _add_texts_of_moments(ax: Axes, panel: Panel, inches: float) -> int:
+    """The texts above a panel ``inches`` wide. Returns their rows."""
     text_rows = 0
     for moment, row, ends_at_line in panel.moment_rows(inches):
         ax.annotate(
@@ -154,8 +171,11 @@ def _fill_axes(ax: Axes, panel: Panel, chart: Chart, last: Axes, inches: float) 
             ha="right" if ends_at_line else "left",
         )  # fmt: skip
         text_rows = max(text_rows, row + 1 if moment.text else 0)
-    if not panel.marks:
-        ax.text(0.5, 0.5, panel.empty, transform=ax.transAxes, ha="center", color=FAINT)
+    return text_rows
+
+
+def _set_scales(ax: Axes, panel: Panel, chart: Chart) -> None:
+    """Zones of times, log-odds, ranges, and large numbers as 1k and 2M."""
     if panel.time and panel.marks:
         zone = chart.zone or "UTC"
         dates = AutoDateLocator(minticks=3, maxticks=8, tz=zone)
@@ -170,6 +190,10 @@ def _fill_axes(ax: Axes, panel: Panel, chart: Chart, last: Axes, inches: float) 
     for axis in (ax.yaxis,) if panel.time else (ax.xaxis, ax.yaxis):
         if max(map(abs, axis.get_view_interval())) >= 1000:
             axis.set_major_formatter(EngFormatter(sep=""))
+
+
+def _set_ticks(ax: Axes, panel: Panel) -> None:
+    """The ticks that a panel names, those of log-odds no nearer than their texts are high."""
     if panel.x_ticks:
         ax.set_xticks(*zip(*panel.x_ticks, strict=True), fontsize="small")
     if panel.y_ticks:
@@ -179,9 +203,6 @@ def _fill_axes(ax: Axes, panel: Panel, chart: Chart, last: Axes, inches: float) 
             height = ax.get_window_extent().height * 72 / ax.figure.dpi
             ticks = apart(ticks, places * height / (ends[1] - ends[0]), _POINTS_PER_TEXT_ROW)
         ax.set_yticks(*zip(*ticks, strict=True), fontsize="small")
-    ax.set_xlabel(panel.x_label, fontsize="small", color=FAINT)
-    ax.set_ylabel(panel.y_label, parse_math=False)
-    return 6 + text_rows * _POINTS_PER_TEXT_ROW
 
 
 def _legend(ax: Axes, panel: Panel, earlier: list[list[str]]) -> None:

@@ -107,22 +107,8 @@ def _local(mark: Mark, zone: ZoneInfo) -> Mark:
 
 def _fill(figure: go.Figure, panel: Panel, place: dict[str, int], in_legend: set[str], chart: Chart) -> int:
     """Draw a panel at its row and column. Returns the number of rows of texts above it."""
-    theme = chart.theme
-    x_axis, y_axis = next(figure.select_xaxes(**place)), next(figure.select_yaxes(**place))
     for mark in panel.marks:
-        match mark:
-            case Line():
-                figure.add_trace(_line(mark, panel, in_legend, theme), **place)
-            case Band():
-                figure.add_trace(_band(mark, panel), **place)
-            case Heat():
-                low, high = y_axis.domain
-                figure.add_trace(_heat(mark, theme, {"y": (low + high) / 2, "len": high - low}), **place)
-            case Bars():
-                figure.add_trace(_bars(mark, panel, in_legend, theme), **place)
-            case Moment():
-                [at] = _times(np.array([mark.x]))
-                figure.add_vline(at, line={"color": FAINT, "width": 1, "dash": "dot"}, **place)
+        _add(figure, mark, panel, place, in_legend, chart.theme)
     is_narrow = chart.widths is not None and place["col"] == len(chart.widths)
     inside: dict[str, Any] = {"xref": "x domain", "yref": "y domain", "showarrow": False, **place}
     text_rows = 0
@@ -138,35 +124,59 @@ def _fill(figure: go.Figure, panel: Panel, place: dict[str, int], in_legend: set
         figure.add_annotation(text=text, x=int(is_narrow), y=1, align="left", **title, **inside)
     if not panel.marks:
         figure.add_annotation(text=panel.empty, x=0.5, y=0.5, font={"color": FAINT}, **inside)
-    x_title = {"text": panel.x_label, "font": {"size": 11, "color": FAINT}, "standoff": 4}
-    x_axis.update(title=x_title, tickangle=0, ticklabelstandoff=5)
-    y_axis.update(title={"text": _plain(panel.y_label), "font": {"size": 12}, "standoff": 8}, tickangle=0)
+    _set_x(next(figure.select_xaxes(**place)), panel, is_narrow=is_narrow)
+    _set_y(next(figure.select_yaxes(**place)), panel, chart.size[1] * _PIXELS_PER_INCH / len(chart.rows))
+    return text_rows
+
+
+def _add(figure: go.Figure, mark: Mark, panel: Panel, place: dict[str, int], in_legend: set[str], theme: Theme) -> None:
+    """One mark of a panel."""
+    match mark:
+        case Line():
+            figure.add_trace(_line(mark, panel, in_legend, theme), **place)
+        case Band():
+            figure.add_trace(_band(mark, panel), **place)
+        case Heat():
+            low, high = next(figure.select_yaxes(**place)).domain
+            figure.add_trace(_heat(mark, theme, {"y": (low + high) / 2, "len": high - low}), **place)
+        case Bars():
+            figure.add_trace(_bars(mark, panel, in_legend, theme), **place)
+        case Moment():
+            [at] = _times(np.array([mark.x]))
+            figure.add_vline(at, line={"color": FAINT, "width": 1, "dash": "dot"}, **place)
+
+
+def _set_x(axis: Any, panel: Panel, *, is_narrow: bool) -> None:
+    """Title, range and ticks; on a phone a narrow panel has room for the first and the last tick."""
+    title = {"text": panel.x_label, "font": {"size": 11, "color": FAINT}, "standoff": 4}
+    axis.update(title=title, tickangle=0, ticklabelstandoff=5)
     if panel.time:
-        x_axis.update(type="date", matches=None if x_axis.plotly_name == "xaxis" else "x")
+        axis.update(type="date", matches=None if axis.plotly_name == "xaxis" else "x")
     if is_narrow:
-        x_axis.nticks = 2
+        axis.nticks = 2
     if panel.x_range:
-        x_axis.range = _x(np.array(panel.x_range), panel)
-    if panel.y_range:
-        y_axis.range = _y(np.array(panel.y_range), panel)
+        axis.range = _x(np.array(panel.x_range), panel)
     if panel.x_ticks:
-        # On a phone a narrow panel has room for the first and the last one.
-        places, names = zip(
-            *(panel.x_ticks[:: max(1, len(panel.x_ticks) - 1)] if is_narrow else panel.x_ticks), strict=True
-        )
-        x_axis.update(tickvals=places, ticktext=names)
+        ticks = panel.x_ticks[:: max(1, len(panel.x_ticks) - 1)] if is_narrow else panel.x_ticks
+        places, names = zip(*ticks, strict=True)
+        axis.update(tickvals=places, ticktext=names)
+    if not panel.marks or (panel.time and not panel.x_label):
+        axis.showticklabels = False
+
+
+def _set_y(axis: Any, panel: Panel, height: float) -> None:
+    """Title, range and ticks of a panel of this height [pixels]."""
+    axis.update(title={"text": _plain(panel.y_label), "font": {"size": 12}, "standoff": 8}, tickangle=0)
+    if panel.y_range:
+        axis.range = _y(np.array(panel.y_range), panel)
     if panel.y_ticks:
         ticks = panel.y_ticks
         if panel.log_odds and panel.y_range:
             low, high = odds(np.array(panel.y_range))
-            height = chart.size[1] * _PIXELS_PER_INCH / len(chart.rows)
             ticks = apart(ticks, odds(np.array([at for at, _ in ticks])) * height / (high - low), _PIXELS_PER_TEXT_ROW)
         places, names = zip(*ticks, strict=True)
         texts = [_plain(without_middle(name, _MOST_TICK_LETTERS)) for name in names]
-        y_axis.update(tickvals=_y(np.array(places), panel), ticktext=texts)
-    if not panel.marks or (panel.time and not panel.x_label):
-        x_axis.showticklabels = False
-    return text_rows
+        axis.update(tickvals=_y(np.array(places), panel), ticktext=texts)
 
 
 def _title_lines(panel: Panel, chart: Chart) -> list[str]:

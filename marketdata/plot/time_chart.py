@@ -39,6 +39,7 @@ from marketdata.points import schema
 from marketdata.points.arguments import choice, flag, text
 from marketdata.points.mirrors import place_in_market
 from marketdata.points.probability import refuse_cents
+from marketdata.points.schema import Kind
 from marketdata.tidy.cross_token import probabilities
 
 _MOST_MARKETS = 60
@@ -105,16 +106,14 @@ def prices(
     names = names_of(frame)
     if {*_BAR_COLUMNS} <= {*names} and not {"price", "mid"} & {*names}:
         raise NotTidyError("These are bars, which have four prices each: md.plot.candles(bars) draws them.")
-    value = "mid" if "side" in names or ("mid" in names and "price" not in names) else "price"
-    has_prints = schema.is_prints(names)
-    value = "price" if has_prints else value
-    table = in_memory(frame, ["trades"] if has_prints else ["quotes", "some_quotes"] if value == "mid" else ["prices"])
+    value, kinds = _drawn(names)
+    table = in_memory(frame, kinds)
     columns = [value, *(c for c in (f"{value}_count",) if c in table.names)]
     questions, recorded = questions_of(markets)
     panels = []
     for market_id, tokens in _by_market(token_series(table, columns), recorded):
         panel = Panel(f"{value} [probability]", title=market_name(questions, market_id, 200))
-        shown = tokens[:1] if len(tokens) == 2 and not both and not has_prints else tokens
+        shown = tokens[:1] if len(tokens) == 2 and not both and table.kind != "trades" else tokens
         for token, colour, legend in coloured(shown, value, "tokens"):
             ts, price, *counts = token.broken(*columns)
             details = [Detail("points", values, ",.0f") for values in counts]
@@ -125,6 +124,15 @@ def prices(
     if ylim:
         _fit_to_lines(panels)
     return _draw_markets(panels, ax, markets, look)
+
+
+def _drawn(names: Sequence[str]) -> tuple[str, list[Kind]]:
+    """The column of prices that a frame with these columns has, and the kinds of such frames."""
+    if schema.is_prints(names):
+        return "price", ["trades"]
+    if "side" in names or ("mid" in names and "price" not in names):
+        return "mid", ["quotes", "some_quotes"]
+    return "price", ["prices"]
 
 
 def candles(frame: Any, ax: Any = None, *, markets: Questions = None, both: bool = False, **look: Unpack[Look]) -> Any:

@@ -187,39 +187,48 @@ class Table:
         file, (time, seen) = self.file, self.clock()
         changes = [self._take(step.__name__, step(self, tuple(prices))) for step in ROW_STEPS]
         chosen = {name: column for name, column in self.columns.items() if not only or name in only}
-        count = 0
+        # A column that is not what its name says must not be taken for it.
+        others = {c: f"{c}{DENIED}" if c in ROLES else c for c in (() if only else self.others) if c not in chosen}
+        count, made = 0, None
         for frame in file.frames([*chosen.values(), time, seen] if only else None):
             numbered = frame if ROW in frame.columns else frame.with_row_index(ROW, count)
             count += len(frame)
             lacking = [name for name in dict.fromkeys((time, seen, *chosen.values())) if name not in frame.columns]
             numbered = numbered.with_columns(pl.lit(None, pl.String).alias(name) for name in lacking)
-            arrivals = [self._micros(numbered, column).alias(name) for name, column in (("ts", time), ("__seen", seen))]
-            # A column that is not what its name says must not be taken for it.
-            others = {c: f"{c}{DENIED}" if c in ROLES else c for c in (() if only else self.others)}
             rows = numbered.select(
                 *(pl.col(column).alias(name) for name, column in chosen.items() if name != "ts"),
-                *(pl.col(c).alias(name) for c, name in others.items() if c in frame.columns and c not in chosen),
+                *(pl.col(c).alias(name) for c, name in others.items() if c in frame.columns),
                 pl.col("__row").cast(pl.Int64),
-            ).with_columns(*arrivals)
-            timed = rows.filter(pl.all_horizontal(pl.col("ts", "__seen").is_not_null()))
-            batch = Batch(rows=len(frame), keep=file.options.keep)
-            batch.left_out = +_without_time(numbered[time], len(frame) - len(timed))
-            wrong = rows.filter(pl.any_horizontal(pl.col("ts", "__seen").is_null()))["__row"].head(3).to_list()
-            if wrong and file.form != "json":
-                batch.notes.append(f"rows without a usable time, such as row {', '.join(str(n + 1) for n in wrong)}")
-            batch.notes += [self.found[name] for name in _SAID if name in self.found]
-            batch.notes += [unit.note for unit in self.units.values() if unit.note]
-            for change in changes:
-                if change is not None and change.rows is not None:
-                    kept = change.rows(timed)
-                    batch.left_out += Counter({change.reason: len(timed) - len(kept)})
-                    timed = kept
-            yield timed, batch
-        if file.torn:
-            yield (
-                timed.clear() if count else pl.DataFrame(),
-                Batch(rows=file.torn, left_out=Counter({"with another number of columns": file.torn})),
+                self._micros(numbered, time).alias("ts"),
+                self._micros(numbered, seen).alias("__seen"),
             )
+            made, batch = self._changed(rows, self._counted(numbered[time], rows), changes)
+            yield made, batch
+        if file.torn:
+            batch = Batch(rows=file.torn, left_out=Counter({"with another number of columns": file.torn}))
+            yield made.clear() if made is not None else pl.DataFrame(), batch
+
+    def _counted(self, times: pl.Series, rows: pl.DataFrame) -> Batch:
+        """A batch that counts rows, and those without a usable time among them."""
+        without = rows.filter(pl.any_horizontal(pl.col("ts", "__seen").is_null()))["__row"]
+        batch = Batch(rows=len(rows), left_out=+_without_time(times, len(without)), keep=self.file.options.keep)
+        if len(without) and self.file.form != "json":
+            first = ", ".join(str(row + 1) for row in without.head(3).to_list())
+            batch.notes.append(f"rows without a usable time, such as row {first}")
+        batch.notes += [self.found[name] for name in _SAID if name in self.found]
+        batch.notes += [unit.note for unit in self.units.values() if unit.note]
+        return batch
+
+    @staticmethod
+    def _changed(rows: pl.DataFrame, batch: Batch, changes: Iterable[Change | None]) -> tuple[pl.DataFrame, Batch]:
+        """The rows that have a time, as the steps change them; the batch counts those that a step takes out."""
+        rows = rows.drop_nulls(["ts", "__seen"])
+        for change in changes:
+            if change is not None and change.rows is not None:
+                kept = change.rows(rows)
+                batch.left_out += Counter({change.reason: len(rows) - len(kept)})
+                rows = kept
+        return rows, batch
 
     def clock(self) -> tuple[str, str]:
         """The columns of the chosen time and of the arrival; ConfigError if the file has none."""
