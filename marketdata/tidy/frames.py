@@ -15,7 +15,7 @@ from marketdata.adapters.expansion import expanded
 from marketdata.adapters.frame import Column, Frame, Native, Texts
 from marketdata.adapters.polars import nullable
 from marketdata.adapters.widths import with_width
-from marketdata.errors import NotTidyError
+from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Columns, Data, Floats, Series, Trades, missing
 from marketdata.points.schema import ID_COLUMNS, LISTS, TOLERANCE, require
@@ -114,6 +114,12 @@ def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
         _refuse_other(name, series, whole[name], derived[name])
     whole = {c: values for c, values in whole.items() if c not in spec.derived}
     return Series(series.tokens, series.bounds, series.ts, whole).sort()
+
+
+def refuse_width_of_prints(width: object) -> None:
+    """ConfigError for a width of trades."""
+    if width is not None:
+        raise ConfigError("is refused: trades have their own times, in no buckets.", argument="width", value=width)
 
 
 def prints_of(table: Frame) -> Trades:

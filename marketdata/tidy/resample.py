@@ -36,7 +36,7 @@ from marketdata.points.schema import (
     value_columns,
 )
 from marketdata.resolution import BASES, BucketWidth, Width
-from marketdata.tidy.frames import carried_counts, prints_of
+from marketdata.tidy.frames import carried_counts, prints_of, refuse_width_of_prints
 from marketdata.tidy.outcomes import lives_of
 from marketdata.tidy.shapes import exploded, nested
 from marketdata.times import TimeLike, to_micros, to_range
@@ -205,9 +205,7 @@ class _Asked(NamedTuple):
         """Bars of trades, which have times of their own."""
         if self.how:
             raise _refused(self.how, frame.kind, "none, as trades become bars")
-        if self.width is not None:
-            problem = "is refused: trades have their own times, in no buckets."
-            raise ConfigError(problem, argument="width", value=self.width)
+        refuse_width_of_prints(self.width)
         target = BucketWidth.of(self.resolution)
         made = bars(prints_of(frame), target)
         if self.fill is not None:

@@ -17,7 +17,7 @@ from marketdata.points.grids import RowWidth, widths
 from marketdata.points.returns import How
 from marketdata.points.schema import Kind, kind_of, value_columns
 from marketdata.resolution import BucketWidth, Width
-from marketdata.tidy.frames import prints_of
+from marketdata.tidy.frames import prints_of, refuse_width_of_prints
 from marketdata.tidy.measures import sorted_top
 
 PRICED_KINDS: tuple[Kind, ...] = ("nested", "books", "series")
@@ -74,6 +74,8 @@ def ohlc(frame: F, resolution: Width, value: str | None = None, width: Width | N
     """
 
     def made(part: Frame) -> Native:
+        if part.kind == "trades":
+            refuse_width_of_prints(width)
         grid = widths(resolution, RowWidth.optional(width, part.width))
         if part.kind == "trades" and value in (None, "price"):
             of_prints = bars(prints_of(part), grid.target)

@@ -123,6 +123,8 @@ def test_ohlc_of_trades_are_the_prices_of_their_bars(prints: pl.DataFrame, width
     found = md.ohlc(prints, width)
     assert found.select(want.columns).cast({"points": pl.Int64}).equals(want.cast({"points": pl.Int64}))
     assert md.ohlc(prints.lazy(), width).collect().equals(found)
+    with pytest.raises(ConfigError, match="trades have their own times"):
+        md.ohlc(prints, width, width="1s")
 
 
 def test_what_takes_one_row_a_time_says_how_trades_become_that() -> None:
