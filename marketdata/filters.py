@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from inspect import Parameter, signature
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict, TypeVar, cast, get_args, get_type_hints
 
 from marketdata.addresses import group_in
 from marketdata.errors import ConfigError
@@ -96,14 +97,21 @@ def filters_of(vendor: str) -> tuple[str, ...]:
 
 
 def takes(filters: type) -> Callable[[F], F]:
-    """A decorator for a function with ``**filters``, so that its help names them."""
+    """A decorator for a function with ``**filters``: its help names them, and another keyword is a ConfigError."""
 
     def decorate(function: F) -> F:
         own = signature(function)
         others = [one for one in own.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
         named = [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in _rows(filters)]
-        function.__signature__ = own.replace(parameters=[*others, *named])  # type: ignore[attr-defined]
-        return function
+        shown = own.replace(parameters=[*others, *named])
+
+        @wraps(function)
+        def checked(*args: Any, **keywords: Any) -> Any:
+            refuse_unknown(function.__name__, keywords, shown.parameters)
+            return function(*args, **keywords)
+
+        checked.__signature__ = shown  # type: ignore[attr-defined]
+        return cast("F", checked)
 
     return decorate
 

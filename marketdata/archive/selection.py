@@ -17,7 +17,7 @@ from marketdata.archive.feed import Feed
 from marketdata.archive.record_columns import Record
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotFoundError
-from marketdata.filters import LISTINGS, refuse_unknown
+from marketdata.filters import LISTINGS
 from marketdata.points.records import RecordKind, names_of
 
 _FILTERS = LISTINGS["markets"]
@@ -39,7 +39,6 @@ class Selection:
         all_markets: bool = False,
         filters: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        refuse_unknown("pull", filters, _FILTERS)
         self._filters = {name: value for name, value in filters.items() if value is not None}
         named = {"markets": markets, "file": file, "all_markets": all_markets or None}
         given = {name: value for name, value in named.items() if value is not None}

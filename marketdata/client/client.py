@@ -41,7 +41,7 @@ from marketdata.fetch.http.auth import KeyProvider, veiled
 from marketdata.fetch.plans import Plan
 from marketdata.fetch.sources import connect
 from marketdata.fetch.threads import run_all
-from marketdata.filters import LISTINGS, EventFilters, MarketFilters, SeriesFilters, refuse_unknown, takes
+from marketdata.filters import EventFilters, MarketFilters, SeriesFilters, takes
 from marketdata.points import candles
 from marketdata.points.arguments import choice, flag, whole
 from marketdata.points.columns import Books, Data, Series, Token, Trades, joined
@@ -890,7 +890,6 @@ class Client(Generic[Frame]):
         page_size: int | None,
         params: Mapping[str, str] | None,
     ) -> Frame:
-        refuse_unknown(kind, filters, [*LISTINGS[kind], "max_rows", "page_size", "params"])
         return self._to_frame(kind, self._discovery.listing(kind, filters, max_rows, page_size, params))
 
     def _to_frame(self, kind: records.FrameOf, rows: list[dict[str, Any]]) -> Frame:

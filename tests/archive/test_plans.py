@@ -129,6 +129,25 @@ def test_a_pull_starts_where_the_plan_begins_if_that_is_wanted(archive: Archive,
         archive.prices(M, HOURS / 1e6, HOURS / 1e6 + 86_400)
 
 
+@pytest.mark.fault("V1", "V3")
+def test_a_known_plan_is_followed_from_the_first_request(archive: Archive, source: Planned) -> None:
+    """Where the service says what its plan allows, nothing else is asked for, so that nothing is refused."""
+    asked, fetch = list[Any](), source.iter_columns
+
+    def noted(*args: Any, **more: Any) -> Any:
+        asked.append(args)
+        return fetch(*args, **more)
+
+    source.iter_columns = noted  # type: ignore[method-assign]
+    source.earliest = HOURS + 600 * MINUTE
+    source.resolutions = lambda: ["10m", "1h"]  # type: ignore[method-assign]
+    source.history_start = lambda: source.earliest  # type: ignore[method-assign]
+    with pytest.warns(PlanWarning):
+        report = pull(archive, source, views=["prices"], clamp=True)
+    assert report.select("state", "rows", "resolution").rows() == [("not_allowed", None, "10m"), ("final", 83, "10m")]
+    assert len(asked) == 1
+
+
 @pytest.mark.fault("V1")
 def test_what_a_venue_no_longer_keeps_is_expired_and_not_empty(archive: Archive, source: Planned) -> None:
     """No clamp is needed; a pull does not ask for it again, a refresh does, and a read says what it is."""

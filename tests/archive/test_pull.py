@@ -308,3 +308,14 @@ def test_a_server_clock_that_is_ahead_makes_nothing_final(
             archive.pull(source, M, views=["prices"], start=minute(0))
         assert states(archive, "prices")[0] == (0, 190 + 60 * hour, "final")
     assert held(archive) == source.points
+
+
+@pytest.mark.parametrize(("wrong", "meant"), [("event", "event_slug"), ("view", "views"), ("status", "state")])
+def test_a_keyword_that_no_pull_has_is_refused_before_anything_is_asked(
+    archive: Archive, source: Source, wrong: str, meant: str
+) -> None:
+    """The error names the argument or filter that it resembles; all filters of a listing may be given."""
+    for method in (archive.pull, archive.follow, *([] if wrong == "view" else [archive.record])):
+        with pytest.raises(ConfigError, match=rf"{wrong} is no argument of {method.__name__}.*{meant}="):
+            method(source, MARKETS[0], **{wrong: "x"})
+    assert source.requests == []
