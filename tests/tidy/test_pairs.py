@@ -125,6 +125,32 @@ def test_a_false_pair_differs_whatever_is_confirmed(term: str, first: Any, secon
         assert term in row["why"]
 
 
+# What no pattern of words tells apart, so that a person has to.
+LOOK_ALIKES = [
+    ("Will Bitcoin hit $100k by December 31, 2026?", "Bitcoin above $100,000 on December 31, 2026?"),
+    ("Will A win the 2028 election?", "Will B win the 2028 election?"),
+    ("Will X resign by June 30, 2026?", "Will X be fired by June 30, 2026?"),
+    ("Will X announce to leave by June 30, 2026?", "Will X leave office by June 30, 2026?"),
+    ("Above 80 degrees in NYC on May 1, 2026?", "Above 80 degrees in Chicago on May 1, 2026?"),
+    ("Will rates be cut in March 2026?", "Will rates be cut by March 31, 2026?"),
+    ("Will rates be cut 3 times in 2026?", "Will rates be cut at least 3 times in 2026?"),
+    ("Exactly 3 cuts in 2026?", "3 or more cuts in 2026?"),
+    ("Does A win game 1?", "Does A win the series?"),
+    ("Will X resign by March 31?", "Will X resign by March 31, 2027?"),
+    ("Inflation above 3% a year in May 2026?", "Inflation above 3% a month in May 2026?"),
+    ("CPI above 3% in May 2026?", "Core CPI above 3% in May 2026?"),
+    ("Will A have 50% of votes?", "Will A have more than 50% of votes?"),
+]
+
+
+def test_look_alikes_are_for_a_person() -> None:
+    """Each is unknown, and names the question and the rules as what to read."""
+    for first, second in LOOK_ALIKES:
+        row = compared(market("a", first), market("b", second), orientation="same")
+        assert row["verdict"] == "unknown", (first, second)
+        assert {"question", "rules"} <= {*row["unknown"].split(", ")}
+
+
 TRUE_PAIRS = {
     "by and before": (market("a", "Resign by March 31, 2026?"), market("b", "Resign before April 1, 2026?"), "same"),
     "numbers": (market("a", "Bitcoin above $100k?"), market("b", "Will Bitcoin be above 100,000?"), "same"),
