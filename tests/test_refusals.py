@@ -198,17 +198,25 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytes
         md.Archive(tmp_path / "archive").add_files(tmp_path / "a.jsonl")
 
 
-@pytest.mark.parametrize("tokens", [7, "x", {"a": 1}, [5], [None], True])
-def test_tokens_that_are_no_objects_are_refused_through_every_door(tokens: Any, tmp_path: Path) -> None:
-    """A frame, a file and a list of records say so alike, whatever stands in the place of the tokens."""
-    record = {"market_id": "a", "tokens": tokens}
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("tokens", value) for value in (7, "x", {"a": 1}, [5], [None], True)),
+        *((name, value) for name in ("token_ids", "token_labels", "tags", "payoffs") for value in (7, True, {"a": 1})),
+        *(("payoffs", value) for value in (["x"], [["a"]], "1e400")),
+        *(("resolved_token_id", value) for value in ([], ["x"], {"a": 1})),
+    ],
+)
+def test_a_record_of_other_shapes_is_refused_through_every_door(name: str, value: Any, tmp_path: Path) -> None:
+    """A frame, a file and a list of records say so alike, whatever stands in the place of a list or of an id."""
+    record = {"market_id": "a", "token_ids": ["1", "2"], "token_labels": ["Yes", "No"], name: value}
     (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n")
     for call in (
         lambda: md.Archive(tmp_path / "added").add(markets=[record]),
         lambda: md.Archive(tmp_path / "read").add_files(tmp_path / "a.jsonl", format="markets"),
         lambda: md.pairs([("a", "a")], [record]),
     ):
-        with pytest.raises((ConfigError, NotTidyError), match="its tokens are"):
+        with pytest.raises((ConfigError, NotTidyError), match=f"{name}|paid"):
             call()
 
 

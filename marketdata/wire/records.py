@@ -70,19 +70,29 @@ def market(row: Mapping[str, Any]) -> Row:
     What the row says itself about its state and its winner stays, whichever venue its names tell. ContractError for
     values that no form has.
     """
-    _refuse_other_tokens(row.get("tokens"))
+    _refuse_other_shapes(row)
     if is_ours(row):
         return completed(row)
     row = _with_payoffs(row)
     return completed(_with_result(_read(dict(row)), row))
 
 
-def _refuse_other_tokens(given: Any) -> None:
-    listed = as_list(given, objects=True) if isinstance(given, str) else given
-    if given not in (None, "") and not (
-        isinstance(listed, list | tuple) and all(isinstance(token, Mapping) for token in listed)
-    ):
-        raise ContractError(f"its tokens are {str(given)[:60]!r}; allowed is a list of objects with id and label.")
+def _refuse_other_shapes(row: Mapping[str, Any]) -> None:
+    """ContractError for a value in the place of a list, or for a list in the place of an id."""
+    for name in ("tokens", "token_ids", "token_labels", "tags", "payoffs"):
+        given = row.get(name)
+        is_list = isinstance(given, Iterable) and not isinstance(given, Mapping | bytes)
+        if given is not None and not is_list:
+            raise ContractError(f"its {name} are {str(given)[:60]!r}; allowed is a list.")
+    tokens = row.get("tokens")
+    listed = as_list(tokens, objects=True) if isinstance(tokens, str) else tokens
+    if not all(isinstance(token, Mapping) for token in listed or ()):
+        raise ContractError(f"its tokens are {str(tokens)[:60]!r}; allowed is a list of objects with id and label.")
+    if row.get("payoffs") is not None:
+        _numbers(row["payoffs"])
+    won = row.get("resolved_token_id")
+    if isinstance(won, Iterable) and not isinstance(won, str):
+        raise ContractError(f"its resolved_token_id is {str(won)[:60]!r}; allowed is the id of a token.")
 
 
 def completed(record: Mapping[str, Any]) -> Row:
@@ -132,7 +142,7 @@ def _numbers(listed: Any) -> list[float | None]:
     entries = as_list(listed, objects=True) or ()
     try:
         numbers = [to_number(one) for one in entries]
-    except ValueError as problem:
+    except (ValueError, TypeError) as problem:
         raise ContractError(f"What a market paid cannot be read: {problem}.") from None
     return [None if math.isnan(one) else one for one in numbers]
 
