@@ -47,6 +47,7 @@ _RECONNECTS = {
     "connect", "connected", "disconnect", "disconnected", "reconnect", "reconnected", "reconnecting", "gap",
     "connection_lost", "connection_closed", "ws_connected", "ws_disconnected",
 }  # fmt: skip
+_BEGINNINGS = {"connect", "connected", "reconnected", "ws_connected"}
 # Kinds of messages, which a table of the market channel has in a column.
 KINDS = ("book", "book_snapshot", "price_change", "last_trade_price", "tick_size_change", "best_bid_ask", "new_market")
 # The cells of such a table that have lists, also as JSON or as Python prints them.
@@ -269,6 +270,8 @@ class MessageReader:
         self._state: dict[str, dict[str, float]] = {name: {} for name in _STATES}
         self._kalshi = kalshi_messages.Feed()
         self._last_seen: str | None = None
+        # Whether the recording began with a line that says so, and has one at each further beginning.
+        self._tells_beginnings = False
         self._begin_part()
 
     def _begin_part(self) -> None:
@@ -319,9 +322,13 @@ class MessageReader:
         elif kind in kalshi_messages.MESSAGE_TYPES:
             self._add_kalshi(message, kind)
         else:
-            seen = self._times(message)[1]
+            before, seen = self._last_seen, self._times(message)[1]
             if kind.lower() in _RECONNECTS:
-                self._add_gap(seen or self._last_seen)
+                is_beginning = kind.lower() in _BEGINNINGS
+                # When the connection before it was lost is not said, and nothing after its last message is known.
+                is_told = is_beginning and self._tells_beginnings and before is not None
+                self._add_gap(before if is_told else seen or self._last_seen)
+                self._tells_beginnings |= is_beginning and not self._tokens
             elif seen is not None:
                 self._part.add(CHANGE, self._count, (seen, seen), ())
             self._note(kind, message)

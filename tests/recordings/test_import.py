@@ -111,6 +111,28 @@ def test_levels_of_the_channel_as_rows_are_changes_and_books(archive: Archive[An
         archive.add_files(tmp_path / "fills.csv")
 
 
+@pytest.mark.parametrize("again", ["connected", "reconnected"])
+def test_a_recording_that_says_where_connections_begin_has_no_book_of_the_time_between(
+    tmp_path: Path, again: str
+) -> None:
+    """A recording that says where each begins has no book from the last message before to the next snapshot."""
+    first = book(0, YES, [(".4", "10")], [(".6", "10")])
+    messages = [
+        {"type": "connected", "timestamp": START},
+        first,
+        change(1.2, YES, "BUY", ".45", "1"),
+        change(3.5, YES, "BUY", ".46", "1"),
+        {"type": again, "timestamp": START + 20_000},
+        {**first, "timestamp": str(START + 20_400)},
+        change(22, YES, "BUY", ".47", "1"),
+    ]
+    seconds = Archive(tmp_path / "seconds", frame="polars", base="1s")
+    seconds.add_files(lines(tmp_path / "lost.jsonl", messages))
+    best = md.bbo(seconds.books(MARKET, resolution="1s", on_missing="partial"))
+    found = best.select((pl.col("ts").dt.epoch("ms") - START) // 1000, "best_bid").rows()
+    assert found == [(0, 0.4), (1, 0.45), (2, 0.45), (20, 0.4), (21, 0.4), (22, 0.47)]
+
+
 @pytest.mark.parametrize(
     "lost",
     [
