@@ -241,7 +241,7 @@ def test_a_clock_of_this_machine_that_is_wrong_by_hours_costs_nothing(tmp_path: 
                 archive.pull(client, names_of(stub), start=to_datetime(first), progress=False)
             at = client.server_time()
             assert at is not None
-            assert abs(at.timestamp() - stub.now / SECOND) < 3
+            assert abs(at.timestamp() - stub.now / SECOND) < 60  # the machine may be busy
             points, held = since(first, points_of(stub, MINUTE, stub.now)), stored(archive, client.views)
             assert held == about({key: points[key] for key in held})
             final = archive.coverage().filter(state="final")
