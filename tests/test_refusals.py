@@ -122,6 +122,9 @@ CANDLE = {"end_period_ts": S, "yes_bid": {"close": 49}, "yes_ask": {"close": 51}
 BOOK_OF_NOBODY = {
     "event_type": "book", "market": "m", "timestamp": f"{S}000", "bids": [{"price": ".4", "size": "9"}], "asks": []
 }  # fmt: skip
+LATE_ZERO = "asset_id,market,timestamp,side,level,price,size\n" + "".join(
+    f"7,m,{S + 60 * i}000,bid,0,.4,{0 if i == 5_999 else 5}\n7,m,{S + 60 * i}000,ask,0,.5,5\n" for i in range(6_000)
+)
 FILES: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("a.db", b"no database at all, but some text", {}, "is no SQLite file"),
     ("a.ndjson", '{"ts": 1}\n'.encode("utf-16"), {}, "is UTF-16"),
@@ -138,6 +141,7 @@ FILES: list[tuple[str, str | bytes, dict[str, Any], str]] = [
         "nor a slug",
     ),
     ("a.jsonl", json.dumps({"id": None, "title": "t", "markets": None}) + "\n", {"format": "events"}, "neither an id"),
+    ("a.csv", LATE_ZERO, {"format": "levels"}, "size has zeros, as changes"),
     ("a.json", json.dumps({"ticker": "KXA-1", "candlesticks": [CANDLE]}), {}, "a file needs two of a market"),
     ("a.jsonl", json.dumps(BOOK_OF_NOBODY) + "\n", {}, "pass token_id="),
     (
@@ -149,7 +153,7 @@ FILES: list[tuple[str, str | bytes, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "options", "said"), FILES)
+@pytest.mark.parametrize(("name", "content", "options", "said"), FILES, ids=range(len(FILES)))
 def test_a_file_is_refused(name: str, content: str | bytes, options: dict[str, Any], said: str, tmp_path: Path) -> None:
     """The error says what the file lacks."""
     path = tmp_path / name
