@@ -16,6 +16,7 @@ from marketdata.adapters.widths import width_of
 from marketdata.errors import NotTidyError, RecordingWarning, warn
 from marketdata.points.arguments import choice, with_flags
 from marketdata.points.columns import Books, Token
+from marketdata.points.probability import refuse_cents, refuse_negative
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, check_names, require
 from marketdata.points.views import SNAPSHOT_FIELDS
 from marketdata.recordings import changes as rule
@@ -140,6 +141,9 @@ def diff(books: Any, width: Width | None = None) -> Any:
     like = in_memory(books)
     columns = to_columns("books", like.native)
     assert isinstance(columns, Books)
+    price, size = columns.levels()
+    refuse_cents(price=price)
+    refuse_negative(size=size)
     changes = rule.diff(columns, rows.width)
     return like.build(
         {

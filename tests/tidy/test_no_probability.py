@@ -37,7 +37,7 @@ ARGUMENTS: dict[str, Any] = {
 }  # fmt: skip
 # What moves rows without a look at their prices, and what lists or shows the wrong ones.
 OF_ROWS = {
-    "asof_join", "check", "cluster_mean", "concat", "diff", "named", "rebuild", "replay", "show", "slope",
+    "asof_join", "check", "cluster_mean", "concat", "named", "rebuild", "replay", "show", "slope",
     "to_nautilus",
 }  # fmt: skip
 # What has no argument that is a frame with prices.
