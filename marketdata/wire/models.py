@@ -80,8 +80,11 @@ class MarketDetail(create_model("Market", __base__=Body, **_SERVED_MARKET_FIELDS
 
 def _listed(kind: RecordKind) -> type[Body]:
     fields: dict[str, Any] = {field.name: _PYDANTIC_TYPES[field.type] for field in FIELDS[kind]}
-    if "tokens" in fields:  # those of another shape stay as they came
-        fields["tokens"] = (list[TokenRecord] | list[Any] | None, None)
+    others = {
+        "tokens": (list[TokenRecord] | list[Any] | None, None),
+        "tags": (list[StrictStr] | list[Any] | None, None),
+    }
+    fields |= {name: kind_of for name, kind_of in others.items() if name in fields}  # of another shape they stay
     return create_model(f"Listed {kind}", __base__=Body, **fields)
 
 
