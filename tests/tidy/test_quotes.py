@@ -16,6 +16,7 @@ from reference.venues import client_of
 
 import marketdata as md
 from marketdata import plot
+from marketdata.points.measures import MEASURES
 
 Call = Callable[[Any], Any]
 MINUTE = "1m"
@@ -33,13 +34,13 @@ OTHERS = md.bbo(BOOKS).rename({"spread": "width"})
 
 # How each function that only needs the best prices is called with a frame of them.
 TAKEN: dict[str, Call] = {
+    **{name: getattr(md, name) for name, one in MEASURES.items() if one.needs == "top" and one.is_function},
     "account": lambda q: md.account(FILLS, q, MINUTE).total,
     "align": lambda q: md.align(q, MINUTE),
     "arbitrage": lambda q: md.arbitrage(q, fees=0),
     "around": lambda q: md.around(q, OTHERS.head(1).select("ts"), before="10m", after="10m", width=MINUTE),
     "asof_join": lambda q: md.asof_join(q, like(OTHERS, q), width=MINUTE),
     "available_at": lambda q: md.available_at(q, MINUTE),
-    "bbo": md.bbo,
     "before_end": lambda q: md.before_end(q, RECORDS, "1h", of="scheduled", width=MINUTE),
     "brier": lambda q: md.brier(q, RECORDS),
     "calibration": lambda q: md.calibration(q, RECORDS),
@@ -57,8 +58,6 @@ TAKEN: dict[str, Call] = {
     "gaps": lambda q: md.gaps(with_a_hole(q), MINUTE),
     "lead_lag": lambda q: md.lead_lag(PAIRS, q, ["0s", MINUTE], width=MINUTE).lags,
     "log_score": lambda q: md.log_score(q, RECORDS),
-    "microprice": md.microprice,
-    "mid": md.mid,
     "named": lambda q: md.named(q, RECORDS),
     "ohlc": lambda q: md.ohlc(q, "1h"),
     "overround": md.overround,
@@ -72,7 +71,6 @@ TAKEN: dict[str, Call] = {
     "show": lambda q: md.show(q if not isinstance(q, pl.LazyFrame) else q.collect()),
     "slope": lambda q: md.slope(q, "mid", "spread"),
     "skill": lambda q: md.skill(q, RECORDS, reference="mid"),
-    "spread": md.spread,
     "study": lambda q: md.study(
         q, signal_of(q), "10m", fees=0, width=MINUTE, signal_width=MINUTE, quantiles=2, resamples=10
     ).table,
