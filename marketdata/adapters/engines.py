@@ -173,7 +173,7 @@ def _parts(
             yield table.slice(0, cut)
         waiting = table.slice(cut).to_batches()
         count -= cut
-        # A token of many rows is looked through once for each time that its rows double.
+        # Doubling the wait keeps the search for the end of a long token from being quadratic.
         enough = max(_ROWS, 2 * count)
     if count or all_rows:
         yield pa.Table.from_batches(waiting, schema)

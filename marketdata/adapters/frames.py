@@ -256,7 +256,7 @@ def _sides_of_lists(frame: Frame, snapshots: Columns, *, all_levels: bool) -> tu
         sides.append(Side(np.cumsum(counts) - counts, counts, price, size))
     bids, asks = sides
     if not (_is_sound(bids, -1, all_levels=all_levels) and _is_sound(asks, 1, all_levels=all_levels)):
-        # The error for the broken rule; a list of one null is an empty side.
+        # Level rows know which rule is broken; a list of one null may still be sound, as an empty side.
         rows = expanded(Books(snapshots.tokens, snapshots.bounds, snapshots.ts, bids, asks))
         sides_in_order = order.snapshots(rows.levels, rows.entries.starts, all_levels=all_levels)
         if sides_in_order is not None and len(sides_in_order.wrong):

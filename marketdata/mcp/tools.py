@@ -110,7 +110,7 @@ class Tools:
                 records = records.head(most)
             if then is not None:
                 records = without_answers(records).filter(pl.col("start_date") <= _time(then))
-                # Scheduled, but a record has the newest schedule.
+                # An end that was moved later would tell what happened in between.
                 records = records.drop("end_date", strict=False)
             if self._is_archive:
                 ids = pl.col("market_id").cast(pl.String)

@@ -41,7 +41,7 @@ _PIXELS_PER_INCH = 88
 _PIXELS_PER_TEXT_ROW = 14
 # The width of the page is not known here, and a title must fit a phone.
 _MOST_TITLE_LETTERS, _INCHES = 52, 7
-# A phone has room for as many letters over each of two columns, in as many lines.
+# What fits over each of two columns on a phone.
 _COLUMN_LETTERS, _COLUMN_LINES = 23, 3
 _MOST_TICK_LETTERS = 22
 

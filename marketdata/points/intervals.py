@@ -232,7 +232,7 @@ def _pivots(sums: Sums, sampling: Sampling, error: float) -> Iterator[Floats]:
         with np.errstate(divide="ignore", invalid="ignore"):
             weight = drawn @ sums.weight.T
             off = drawn @ residual.T / weight
-            # The contribution of a cluster is linear in its terms, and its square quadratic.
+            # Each cluster adds a sum of terms; its square needs the products of each pair of them only.
             factor = np.concatenate((signs / weight, -signs * off / weight), axis=1)
             squared = (factor[:, :, None] * factor[:, None]).reshape(samples, -1) * (drawn @ products)
             square, moved = squared.sum(axis=1), off @ signs

@@ -15,7 +15,7 @@ Link = Literal["identity", "logit"]
 _STEPS = 60  # of Newton's method; it takes about eight
 _CLOSE = 1e-10  # a step of this share of the standard errors changes nothing
 _LARGEST = 30.0  # log-odds beyond which a probability is 0 or 1 but for rounding
-_ALIKE = 1e-10  # a column that others explain to this share has no coefficient of its own
+_ALIKE = 1e-10  # a column of which others explain all but this share has no coefficient of its own
 
 
 class Fit(NamedTuple):

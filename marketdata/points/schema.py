@@ -48,7 +48,7 @@ OBSERVED = "observed"
 
 TOLERANCE = 1e-9
 """Prices [probability] and sizes [relative] closer than this are equal: a sum depends on the order of its terms."""
-# Columns that are probabilities, and numbers of shares, in each frame that has them.
+# Columns that are probabilities or numbers of shares, whatever frame has them.
 PRICES = ("price", "mid", *QUOTES[4:8:2], *LISTS[::2])
 SIZES = ("size", *QUOTES[5:8:2], *LISTS[1::2])
 

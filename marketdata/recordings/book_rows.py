@@ -146,7 +146,7 @@ def changes_of(
     at = in_books[has_level]
     side[at] = (place >= bids[of_book])[has_level]
     price[at], size[at] = levels.T
-    ask[ask == 0] = 1.0  # a side without levels
+    ask[ask == 0] = 1.0  # venues state 0 for a side without asks
     is_text = {name: SNAPSHOT_FIELDS[name] == "text" for name in keep}
     values = {
         name: (frame[name].cast(pl.String).to_numpy() if text else numbers(frame[name]))[row]

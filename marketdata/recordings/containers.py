@@ -31,7 +31,7 @@ FORM_OF_SUFFIX: dict[str, Form] = {
 }  # fmt: skip
 PACKED = (".gz", ".zst", ".zstd")
 SUFFIXES = ".json, .jsonl, .ndjson, .csv, .tsv, .parquet, .sqlite, .db; the first five also with .gz or .zst"
-# A row of a CSV file must fit into a block.
+# The CSV reader refuses a row that is longer than a block.
 PART_ROWS, CSV_BLOCK, SAMPLE_ROWS = 1 << 15, 1 << 24, 300
 # A short file can hold a line, a value or a table of any size once it is unpacked.
 _MOST_BYTES, _MOST_COLUMNS = 1 << 28, 10_000
@@ -61,7 +61,7 @@ class Container:
     torn: int = 0
     # Where rows without these texts are not wanted, they are left out before they are decoded.
     needles: Needles | None = None
-    # Members of an envelope that its rows have.
+    # Fields of the object around the rows, which each row repeats.
     named: Collection[str] = ()
     # The wanted rows of each row group that was looked at.
     _kept_rows: dict[int, Ints] = field(default_factory=dict, init=False, repr=False)

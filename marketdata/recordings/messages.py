@@ -50,7 +50,7 @@ _RECONNECTS = {
 _BEGINNINGS = {"connect", "connected", "reconnected", "ws_connected"}
 # Kinds of messages, which a table of the market channel has in a column.
 KINDS = ("book", "book_snapshot", "price_change", "last_trade_price", "tick_size_change", "best_bid_ask", "new_market")
-# The cells of such a table that have lists, also as JSON or as Python prints them.
+# Columns of such a table whose cells are lists, or lists printed by JSON or Python.
 _LISTS = ("bids", "asks", "buys", "sells", "price_changes", "changes")
 _DAMAGED = "damaged"
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)

@@ -145,7 +145,7 @@ def _markets_of(rows: pl.DataFrame) -> pl.Series:
         return rows[names[0]].alias("market")
     texts = [pl.col(name).cast(pl.String) for name in names]
     if "token_id" in rows.columns:
-        # They come last, when the markets of tokens that other rows name are known.
+        # Rows without a market come last: by then other rows may have said the market of their token.
         texts.append(_LAST + pl.col("token_id").cast(pl.String))
     market = pl.coalesce(*texts, pl.lit(_LAST)).cast(pl.Categorical)
     return rows.select(market.alias("market")).to_series()

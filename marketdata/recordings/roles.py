@@ -205,7 +205,7 @@ NO_TIME_OF_A_ROW = re.compile(
     r"|(?:^|_)(?:event|resolution|settlement)_(?:date|time)"
 )
 ANY_TIMES = ("ts", "timestamp", "time", "t", "datetime")
-# As common names.
+# In the form that common names of columns have.
 INDEX_NAMES = tuple(name.lower().replace(" ", "_").removesuffix("__") for name in schema.INDEX_NAMES)
 _BOOKS = ("book", "orderbook", "order_book", "book_json", "orderbook_json", "raw_book", "orderbook_fp")
 _TOKENS_OF_YES = (
@@ -337,7 +337,7 @@ ROLES: dict[str, Role] = {
     "maker_asset_id": _name("maker_asset_id"),
     "taker_asset_id": _name("taker_asset_id"),
     "is_snapshot": Role(("is_snapshot",), is_snapshot_flag, "true and false"),
-    # Rows of a book are neither prices nor trades.
+    # These make a row one of a book, so that its price is no price of a token and no trade.
     "size_change": _number("size_change", "size_delta", "delta", "delta_fp", "signed_qty", "signed_size", "qty_change"),
     "book_event": Role(("type", "event_type", "update_type", "action", "msg_type"), is_book_event, "events of books"),
     "event_type": _name("event_type", "update_type"),

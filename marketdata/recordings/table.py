@@ -119,7 +119,7 @@ class Table:
         self.found: dict[str, str] = {}
         # The width of the points into which rows go [microseconds].
         self.bucket = DAY
-        # Times under names that are not known: two of them differ.
+        # Columns of times whose names have no role, if two of them differ: nobody knows which one counts.
         self.times: tuple[str, ...] = ()
         for step in ROLE_STEPS:
             self._take(step.__name__, step(self))

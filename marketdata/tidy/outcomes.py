@@ -233,7 +233,7 @@ class Payoffs:
             if isinstance(value, Mapping):
                 self.records[market] = {*map(str, value)}
                 tokens = self._labels.get(market, {})
-                # A frame may lack rows of one token, whose payoff is told beside that of another.
+                # The frame may lack one token of a market whose payoffs are told by token.
                 is_known = any(name in tokens or name in tokens.values() for name in value)
                 named = (
                     (str(name) if is_known and name not in tokens.values() else self._winner(market, name), payoff)

@@ -277,7 +277,7 @@ def _averaged(frame: Frame) -> tuple[Frame, Series, list[str]]:
 def _warn_unweighted(ts: Ints, width: BucketWidth | None) -> None:
     base = BASES["1m"]
     if width is None:
-        # The first times show most finer widths, so that few frames need a look at all rows.
+        # The first times tell most fine grids, so few frames need a look at all rows.
         is_coarse = all(np.all(part % COARSE == 0) for part in (ts[:100], ts)) or coarser_grid(ts, base) is not None
     else:
         is_coarse = width.micros > base.micros
