@@ -29,8 +29,9 @@ from marketdata.wire.claims import EVENT_IDS, by_event, event_of, name_of
 
 
 def event_distribution(frame: F, markets: Any) -> F:
-    """The distribution that prices of ordered markets imply (of books or bbo: mids): by number, or by deadline.
+    """The probability of each interval of a ladder of thresholds, or between deadlines, as prices imply it.
 
+    Of books or bbo the mids count.
     A ladder of thresholds (above 100, above 110) and nested deadlines (by March, by June) say how likely each interval
     between two of them is. Markets of ranges that exclude each other say it themselves; their prices are scaled to 1,
     as `probabilities` does.
@@ -104,7 +105,7 @@ def event_distribution(frame: F, markets: Any) -> F:
 
 
 def event_contradictions(frame: F, markets: Any, *, fees: Any = None, size: float | None = None) -> F:
-    """Prices that contradict the order of the markets of an event: two tokens of which one pays for sure cost less.
+    """Where two tokens of an event cost less than the 1 that one of them surely pays, by the order of its markets.
 
     Above 110 cannot cost more than above 100, nor by March more than by June: Yes of the one that follows and No of the
     other pay 1 or 2 together. So do No and No of two ranges that exclude each other. Snapshots of one ``ts`` may be of
@@ -192,7 +193,7 @@ def _events(markets: Any) -> tuple[list[Event], set[str]]:
 
 
 def _ids(event: Event) -> list[tuple[str, str, str, str]]:
-    """The ids of each pair of tokens of which one pays."""
+    """The ids of the tokens of each pair."""
     claims = event.claims
     return [
         (claims[i].market, claims[i].tokens[token], claims[j].market, claims[j].tokens[of_other])

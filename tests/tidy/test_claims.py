@@ -187,6 +187,7 @@ def asked(*questions: str, **more: Any) -> pl.DataFrame:
 
 @pytest.mark.parametrize(("questions", "ends"), [
     (("Will X be above $100k on March 3?", "Will X be above $1.1M on March 3?"), [1e5, 1.1e6]),
+    (("Will ETH be above $2000 on May 5?", "Will ETH be above $2100 on May 5?"), [2000.0, 2100.0]),
     (("Will CPI be at or below 3.0% in May 2026?", "Will CPI be at or below 2.5% in May 2026?"), [2.5, 3.0]),
     (("Will A resign by March 31, 2026?", "Will A resign before 2027?"),
      [dt.datetime(2026, 4, 1, tzinfo=dt.UTC), dt.datetime(2027, 1, 1, tzinfo=dt.UTC)]),
