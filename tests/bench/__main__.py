@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-SCRIPTS = ("pages", "frames", "fetching", "scans", "imports")
+SCRIPTS = ("pages", "frames", "fetching", "scans", "listings", "imports")
 
 
 def main() -> None:
