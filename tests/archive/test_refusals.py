@@ -22,7 +22,6 @@ from reference.venues import client_of
 
 import marketdata as md
 from marketdata.archive.feed import Feed
-from marketdata.archive.sql import answer, connect
 from marketdata.errors import (
     ArchiveBusyError,
     ArchiveCorruptError,
@@ -123,7 +122,7 @@ def imported(store: Store, name: str, text: str, **options: Any) -> Any:
 def stopped(store: Store) -> Any:
     """A statement that is told to end before it has begun to answer."""
     (stop := threading.Event()).set()
-    return answer(connect(), "select count(*) from range(1000000000) a, range(1000) b", stop)
+    return store.archive.sql("select count(*) from range(1000000000) a, range(1000) b", stop=stop)
 
 
 def client() -> Any:
@@ -153,17 +152,15 @@ def torn(store: Store) -> Any:
     return md.Archive(store.folder / "a", frame="polars").books(on_missing="partial")
 
 
-def failing_storage(_: Store) -> Any:
+def failing_storage(store: Store) -> Any:
     """A statement during which the storage fails."""
     import duckdb
 
-    class Failing:
-        def sql(self, _: str) -> Any:
-            raise duckdb.IOException("IO Error: Could not read from file")
+    def fails(*_: Any) -> Any:
+        raise duckdb.IOException("IO Error: Could not read from file")
 
-        def interrupt(self) -> None: ...
-
-    return answer(Failing(), "select 1")
+    store.patch.setattr("marketdata.archive.sql._define", fails)
+    return store.archive.sql("select 1")
 
 
 def fewer_rows(store: Store) -> Any:
