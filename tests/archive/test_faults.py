@@ -419,3 +419,15 @@ def test_a_folder_that_is_made_while_it_is_listed_is_empty(tmp_path: Path, monke
     monkeypatch.setattr(store, "files", Files())
     assert store.written("_delta_log") == {}
     assert not failures
+
+
+@pytest.mark.fault("AR6")
+def test_a_file_system_without_inodes_is_full(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first write needs a folder; where there is no room for one, the library tells the number in other words."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("Could not create local directory: /a Error: Os { code: 28, kind: StorageFull }")
+
+    monkeypatch.setattr("deltalake.DeltaTable.create", full)
+    with pytest.raises(ArchiveFullError, match="no space left"):
+        archive.add(markets=[{"market_id": "m", "slug": "s"}])

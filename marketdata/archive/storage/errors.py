@@ -18,7 +18,7 @@ from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullErro
 # Reports of deltalake have colours and arrows for a terminal.
 _DRAWN = re.compile("\x1b\\[[0-9;]*m|\u21b3")
 # A message of the storage library may have the number of an error.
-_OS_ERROR = re.compile(r"os error (\d+)")
+_OS_ERROR = re.compile(r"os error (\d+)|Os \{ code: (\d+)")
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_RIGHT = {errno.EROFS, errno.EACCES, errno.EPERM}
 REPAIR = "Run archive.verify() to see which ranges to pull or add again."
@@ -55,7 +55,7 @@ def errno_of(problem: BaseException) -> int | None:
     if isinstance(code, int):
         return code
     number = _OS_ERROR.search(text)
-    return int(number[1]) if number else errno.EACCES if "403 Forbidden" in text else None
+    return int(number[1] or number[2]) if number else errno.EACCES if "403 Forbidden" in text else None
 
 
 def is_missing(problem: BaseException | None) -> bool:
