@@ -1,12 +1,11 @@
-"""Messages of a venue's market channel: ``book`` and both shapes of ``price_change``, bare, in lists or envelopes."""
+"""Changes of the messages of a market channel: ``book`` and both shapes of ``price_change``."""
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,8 +21,9 @@ from marketdata.recordings import kalshi_messages
 from marketdata.recordings.arrivals import UNSTATED, Arrivals
 from marketdata.recordings.book_rows import levels_of, printed
 from marketdata.recordings.changes import CHANGE, GAP, SNAPSHOT, STATED, Changes
-from marketdata.recordings.envelopes import MESSAGE_KEYS, MOST_NESTED, content, fields_of, json_value
+from marketdata.recordings.envelopes import json_value
 from marketdata.recordings.files import ReadOptions
+from marketdata.recordings.message_fields import DAMAGED, NO_MESSAGE, Message, Text, as_json, messages_in, text_of
 from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, ROLES, decimals
 from marketdata.recordings.rows import converted
 from marketdata.recordings.table import Batch, Table, no_time
@@ -34,9 +34,6 @@ from marketdata.times import parse_moment
 from marketdata.wire.records import first
 from marketdata.wire.trades import trades
 
-_RAW_MESSAGE = (
-    "raw", "raw_text", "raw_json", "message", "msg", "data", "payload", "json", "event", "body", "content", "frame",
-)  # fmt: skip
 _ARRIVAL = (*ROLES["received_at"].names, "ts")
 # Names of the venue's time in an envelope.
 _VENUE_TIME = ("timestamp", *(name for name in ROLES["ts"].names if name not in ("ts", "timestamp")))
@@ -52,7 +49,6 @@ _BEGINNINGS = {"connect", "connected", "reconnected", "ws_connected"}
 KINDS = ("book", "book_snapshot", "price_change", "last_trade_price", "tick_size_change", "best_bid_ask", "new_market")
 # Columns of such a table whose cells are lists, or lists printed by JSON or Python.
 _LISTS = ("bids", "asks", "buys", "sells", "price_changes", "changes")
-_DAMAGED = "damaged"
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 _SIDES = (("bids", "buys"), ("asks", "sells"))
 _IS_BID: dict[Any, int] = {**dict.fromkeys(BID_TEXTS, 1), **dict.fromkeys(ASK_TEXTS, 0)}
@@ -62,7 +58,6 @@ _STATES = ("tick_size", "last_trade_price")
 # Levels are Python objects until their part ends, because a part has tens of megabytes at most.
 _PART_LEVELS, _AT_ONCE = 1 << 18, 100
 _LAST = 1 << 62
-_Text = str | float | int | None
 _Moment = tuple[str | None, str | None]
 
 
@@ -74,79 +69,30 @@ class _Level(msgspec.Struct, gc=False):
 class _Change(msgspec.Struct, gc=False):
     """A changed level; one vendor has the outcome as the side, and prefixes."""
 
-    price: _Text = None
-    size: _Text = None
+    price: Text = None
+    size: Text = None
     side: str | None = None
-    asset_id: _Text = None
-    token_id: _Text = None
-    market: _Text = None
-    market_id: _Text = None
-    condition_id: _Text = None
-    best_bid: _Text = None
-    best_ask: _Text = None
-    change_price: _Text = None
-    change_size: _Text = None
+    asset_id: Text = None
+    token_id: Text = None
+    market: Text = None
+    market_id: Text = None
+    condition_id: Text = None
+    best_bid: Text = None
+    best_ask: Text = None
+    change_price: Text = None
+    change_size: Text = None
     change_side: str | None = None
 
 
 class _ChangeWithFields(_Change, gc=False):
     """A changed level with the fields of snapshots, for imports that keep some."""
 
-    hash: _Text = None
-    tick_size: _Text = None
-    last_trade_price: _Text = None
+    hash: Text = None
+    tick_size: Text = None
+    last_trade_price: Text = None
 
 
-_scalar = msgspec.json.Decoder(str | int | float | bool | None).decode
 _levels = msgspec.json.Decoder(list[_Level]).decode
-
-
-class Message(NamedTuple):
-    """The fields of a message, each as JSON, and what its envelopes say about it as texts."""
-
-    fields: Mapping[str, Raw]
-    envelope: Mapping[str, str]
-    is_inner: bool = False
-
-    @property
-    def kind(self) -> str:
-        """The kind that the message names, or that its fields show."""
-        fields = self.fields
-        for name in ("event_type", "update_type", "type"):
-            if name in fields:
-                text = _text(fields[name])
-                break
-        else:
-            text = None
-        if not text and self.envelope.get("type") in kalshi_messages.MESSAGE_TYPES:
-            text = self.envelope["type"]
-        if text:
-            return "book" if text == "book_snapshot" else text
-        if fields.keys() >= {"bids", "asks"} or fields.keys() >= {"buys", "sells"}:
-            return "book"
-        if {"price_changes", "changes"} & fields.keys():
-            return "price_change"
-        said = (_text(fields[name]) for name in ("event", "message_type") if name in fields)
-        return next((text.lower() for text in said if text), "unknown")
-
-    def text(self, names: Iterable[str]) -> str | None:
-        """The first of these fields that is not empty, else the first of the envelope."""
-        fields = self.fields
-        for name in names:
-            if name in fields and (found := _text(fields[name])):
-                return found
-        return self.said(names) if self.envelope else None
-
-    def said(self, names: Iterable[str]) -> str | None:
-        """Fields of the envelope, which come first."""
-        return next((text for name in names if (text := self.envelope.get(name))), None)
-
-    def values(self) -> dict[str, Any]:
-        """The fields as Python has them."""
-        return {name: json_value(bytes(value)) for name, value in self.fields.items()}
-
-
-_NO_MESSAGE = Message({"event_type": Raw(msgspec.json.encode(_DAMAGED))}, {})
 
 
 class _Part:
@@ -160,9 +106,9 @@ class _Part:
         self.event, self.number, self.rows = list[int](), list[int](), list[int]()
         self.ts, self.seen = list[str | None](), list[str | None]()
         self.token, self.changed = list[int](), list[_Change]()
-        self.price, self.size = list[_Text](), list[_Text]()
+        self.price, self.size = list[Text](), list[Text]()
         self.levels, self.bids = list[int](), list[int]()
-        self.kept: dict[str, list[_Text]] = {name: [] for name in keep}
+        self.kept: dict[str, list[Text]] = {name: [] for name in keep}
         # Messages that are not wanted, and whether their time is that at which they were sent.
         self.passed: dict[int, bool] = {}
 
@@ -170,7 +116,7 @@ class _Part:
         return len(self.changed) + len(self.price)
 
     def add(
-        self, event: int, number: int, moment: _Moment, tokens: Sequence[int], kept: Sequence[Sequence[_Text]] = ()
+        self, event: int, number: int, moment: _Moment, tokens: Sequence[int], kept: Sequence[Sequence[Text]] = ()
     ) -> None:
         """Add the rows of a message, which may be none; changed levels are added to ``changed``."""
         self.event.append(event)
@@ -182,7 +128,7 @@ class _Part:
         for at, values in enumerate(self.kept.values()):
             values.extend([row[at] for row in kept] if kept else [None] * len(tokens))
 
-    def add_book(self, levels: Sequence[Sequence[_Text]], bids: int, *row: Any) -> None:
+    def add_book(self, levels: Sequence[Sequence[Text]], bids: int, *row: Any) -> None:
         """Add a book with its prices and sizes, or a gap, which has none."""
         self.price += levels[0]
         self.size += levels[1]
@@ -261,7 +207,7 @@ class MessageReader:
             list[_ChangeWithFields if options.keep else _Change]  # type: ignore[misc]
         ).decode
         self._count = 0
-        self._codes: dict[tuple[_Text, _Text], int] = {}
+        self._codes: dict[tuple[Text, Text], int] = {}
         self._tokens: list[Token] = []
         # The venue's time of the last message of each token.
         self._latest: dict[int, int] = {}
@@ -297,14 +243,14 @@ class MessageReader:
             except ConfigError:
                 raise
             except _UNREADABLE:
-                self._batch.left_out[_DAMAGED] += 1
+                self._batch.left_out[DAMAGED] += 1
 
     def collected(self) -> Batch:
         """Return the rows read so far, and forget them."""
         batch, part = self._batch, self._part
         batch.changes, damaged = part.changes(self._tokens)
         batch.received = part.arrivals(self._latest)
-        batch.left_out += Counter({_DAMAGED: damaged})
+        batch.left_out += Counter({DAMAGED: damaged})
         self._begin_part()
         return batch
 
@@ -355,7 +301,7 @@ class MessageReader:
         if seen is None and message.envelope and not fields.keys().isdisjoint(_VENUE_TIME):
             seen = message.said(_VENUE_TIME)  # a time outside of the message, beside its own, is that of the recorder
         if seen is None and not _ARRIVALS.isdisjoint(fields):
-            seen = next((text for name in _ARRIVAL if name in fields and (text := _text(fields[name]))), None)
+            seen = next((text for name in _ARRIVAL if name in fields and (text := text_of(fields[name]))), None)
         seen = seen or venue
         self._last_seen = seen or self._last_seen
         if clock == "timestamp":
@@ -364,7 +310,7 @@ class MessageReader:
             return seen, seen
         if clock not in fields and not self._codes:
             raise no_time(clock, "fields", sorted(fields))
-        return _text(fields[clock]), seen
+        return text_of(fields[clock]), seen
 
     def _moment(self, message: Message) -> _Moment:
         moment = self._times(message)
@@ -374,14 +320,14 @@ class MessageReader:
 
     def _add_book(self, message: Message) -> None:
         fields, moment = message.fields, self._moment(message)
-        prices, sizes, counts = list[_Text](), list[_Text](), []
+        prices, sizes, counts = list[Text](), list[Text](), []
         for new, old in _SIDES:
             of_price, of_size = _levels_of(fields[new if new in fields else old])
             prices += of_price
             sizes += of_size
             counts.append(len(of_price))
         code = self._code(message.text(_MARKET), message.text(_TOKEN))
-        kept = self._kept(code, lambda name: _text(fields[name]) if name in fields else None)
+        kept = self._kept(code, lambda name: text_of(fields[name]) if name in fields else None)
         self._part.add_book((prices, sizes), counts[0], SNAPSHOT, self._count, moment, [code], [kept])
 
     def _add_changes(self, message: Message) -> None:
@@ -389,7 +335,7 @@ class MessageReader:
         parts = fields.get("price_changes", fields.get("changes"))
         found = self._decode(b"[%b]" % msgspec.json.encode(fields) if parts is None else parts)
         market, known = message.text(_MARKET), self._codes.get
-        tokens, kept = list[int](), list[Sequence[_Text]]()
+        tokens, kept = list[int](), list[Sequence[Text]]()
         for change in found:
             if change.change_side is not None:
                 change.side, change.price, change.size = change.change_side, change.change_price, change.change_size
@@ -450,7 +396,7 @@ class MessageReader:
             self._tokens.append(Token(str(market or "").strip("\0 "), str(token), label))
         return code
 
-    def _kept(self, code: int, field: Any) -> Sequence[_Text]:
+    def _kept(self, code: int, field: Any) -> Sequence[Text]:
         """The fields of a snapshot that are kept; a tick or a last trade that is known stays."""
         if not self._part.kept:
             return ()
@@ -466,7 +412,7 @@ class MessageReader:
         if kind in state:
             name, field = state[kind]
             if name in self._options.keep:
-                token, value = (_text(message.fields[n]) for n in ("asset_id", field))
+                token, value = (text_of(message.fields[n]) for n in ("asset_id", field))
                 self._state[name][str(token)] = parse_number(str(value))
         elif kind == "new_market":
             self._batch.markets.append(_market(message.values()))
@@ -491,16 +437,16 @@ def read_trades(table: Table) -> Iterator[Batch]:
     rows, batch = [], Batch()
     for message in (message for value in _values(table) for message in messages_in(value)):
         batch.rows += 1
-        if message.kind not in ("last_trade_price", "trade", _DAMAGED):
+        if message.kind not in ("last_trade_price", "trade", DAMAGED):
             batch.left_out["no trades"] += 1
             continue
         try:
             rows.append(message.values())
         except _UNREADABLE:
-            batch.left_out[_DAMAGED] += 1
+            batch.left_out[DAMAGED] += 1
     by_venue = [[row for row in rows if ("market_ticker" in row) is of_kalshi] for of_kalshi in (False, True)]
     parts, damaged = zip(*(converted(of_venue, trades) for of_venue in by_venue), strict=True)
-    batch.left_out[_DAMAGED] += sum(damaged)
+    batch.left_out[DAMAGED] += sum(damaged)
     add_prints([part for of_venue in parts for part in of_venue], batch)
     yield batch
 
@@ -536,79 +482,15 @@ def _has_rows_of_messages(table: Table) -> bool:
     )
 
 
-def as_json(value: Any) -> bytes:
-    """A message that Python has as JSON."""
-    try:
-        return msgspec.json.encode(value, enc_hook=str)
-    except (OverflowError, RecursionError, TypeError, ValueError):
-        return json.dumps(value, default=str).encode() if isinstance(value, Mapping) else b""
-
-
 def first_messages(table: Table) -> list[Message]:
     """The first messages of a file that can be read."""
     if table.file.form != "json" and "message" not in table.columns and not _has_rows_of_messages(table):
         return []
     found = (message for value in _values(table) for message in messages_in(value))
-    return [message for message in itertools.islice(found, _FIRST) if message is not _NO_MESSAGE]
+    return [message for message in itertools.islice(found, _FIRST) if message is not NO_MESSAGE]
 
 
-def messages_in(value: bytes) -> Iterable[Message]:
-    """The messages in a message, a list, an answer or an envelope; a damaged one where there is none."""
-    fields = fields_of(value) if value.lstrip().startswith(b"{") else None
-    if type(fields) is dict and not MESSAGE_KEYS.isdisjoint(fields):
-        return (Message(fields, {}),)
-    return (message for row in content(value) for message in _messages(row, {}))
-
-
-def _messages(value: bytes, envelope: Mapping[str, str], depth: int = 0) -> Iterator[Message]:
-    """The messages in a message, a list or an envelope, which may be in another envelope."""
-    fields = fields_of(value) if depth <= MOST_NESTED else None
-    if isinstance(fields, list):
-        for entry in fields:
-            yield from _messages(bytes(entry), envelope, depth + 1)
-    elif fields is None:
-        inner = json_value(value) if value[:1] == b'"' and depth <= MOST_NESTED else None
-        is_json = isinstance(inner, str) and inner.lstrip()[:1] in ("{", "[")
-        yield from _messages(str(inner).encode(), envelope, depth + 1) if is_json else [_NO_MESSAGE]
-    else:
-        is_message = {"bids", "asks"} <= fields.keys() or bytes(fields.get("event_type", b"null")) != b"null"
-        inner = None if is_message else _inner(fields)
-        if inner is None:
-            yield Message(fields, envelope, depth > 0)
-        else:
-            parts = [fields_of(bytes(fields[name])) for name in ("market", "collection") if name in fields]
-            named = [fields, *(part for part in parts if isinstance(part, dict))]
-            about = {
-                n: text
-                for part in named
-                for n, v in part.items()
-                if n not in _RAW_MESSAGE and (text := _text(v)) is not None
-            }
-            yield from _messages(inner, {**envelope, **about}, depth + 1)
-
-
-def _inner(envelope: Mapping[str, Raw]) -> bytes | None:
-    """The message in an envelope, None if it is no envelope."""
-    for name in _RAW_MESSAGE:
-        value = bytes(envelope.get(name, b""))
-        if value[:1] in (b"{", b"["):
-            return value
-        if value[:1] == b'"':
-            text = msgspec.json.decode(value)
-            return text.encode() if text.lstrip()[:1] in ("{", "[") else None
-    return None
-
-
-def _text(value: Raw) -> str | None:
-    """A value as text, None for null, lists and objects."""
-    try:
-        found = _scalar(value)
-    except msgspec.ValidationError:
-        return None
-    return found if found is None or type(found) is str else str(found)
-
-
-def _levels_of(side: Raw) -> tuple[list[_Text], list[_Text]]:
+def _levels_of(side: Raw) -> tuple[list[Text], list[Text]]:
     """The prices and the sizes of a side."""
     try:
         levels = _levels(side)
@@ -618,7 +500,7 @@ def _levels_of(side: Raw) -> tuple[list[_Text], list[_Text]]:
     return [level.price for level in levels], [level.size for level in levels]
 
 
-def _numbers(values: Sequence[_Text]) -> Floats:
+def _numbers(values: Sequence[Text]) -> Floats:
     """Numbers and texts of numbers, NaN for others."""
     try:
         texts = pl.Series(values, dtype=pl.String)

@@ -23,7 +23,8 @@ from marketdata.recordings import changes as rule
 from marketdata.recordings.arrivals import Arrivals
 from marketdata.recordings.files import ReadOptions
 from marketdata.recordings.format import kept_fields
-from marketdata.recordings.messages import MessageReader, as_json
+from marketdata.recordings.message_fields import as_json
+from marketdata.recordings.messages import MessageReader
 from marketdata.recordings.roles import flags
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.frames import FrameKind, frame_kind, to_columns, to_frame

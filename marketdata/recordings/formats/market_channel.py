@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from marketdata.recordings.format import Format
-from marketdata.recordings.messages import KINDS, Message, first_messages, read_messages, read_trades
+from marketdata.recordings.message_fields import Message
+from marketdata.recordings.messages import KINDS, first_messages, read_messages, read_trades
 from marketdata.recordings.table import Table
 
 _KINDS = {*KINDS}
