@@ -13,8 +13,7 @@ import numpy as np
 
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import number, whole
-from marketdata.points.columns import Floats, Ints
-from marketdata.points.sums import group_sums
+from marketdata.points.columns import Floats, Ints, group_sums
 
 # Below this number of clusters an interval of 95 percent covered less often than it says in all simulations.
 LEAST = 5

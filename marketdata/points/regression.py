@@ -7,9 +7,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from marketdata.points.columns import Floats, Ints
+from marketdata.points.columns import Floats, Ints, group_sums
 from marketdata.points.intervals import LEAST, Interval, effective, freedom_of, student
-from marketdata.points.sums import group_sums
 
 Link = Literal["identity", "logit"]
 _STEPS = 60  # of Newton's method; it takes about eight

@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.points.columns import Floats, Ints
+from marketdata.points.columns import Floats, Ints, group_sums
 from marketdata.points.intervals import Interval, Sampling, of_rows, share_interval
-from marketdata.points.sums import group_sums
 
 Loss = Callable[[Floats, Floats], Floats]
 

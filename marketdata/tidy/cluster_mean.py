@@ -12,12 +12,11 @@ from marketdata.adapters.dispatch import F, as_kind_of, in_memory, names_of, rea
 from marketdata.adapters.frame import Frame
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import text
-from marketdata.points.columns import Floats, Ints
+from marketdata.points.columns import Floats, Ints, group_sums
 from marketdata.points.intervals import UNBOUNDED, Sampling, effective, of_rows
 from marketdata.points.left_out import warn_of_exits, warn_of_left_out
 from marketdata.points.mirrors import Records, mirrors, warn_of_mixed_labels
 from marketdata.points.schema import ID_COLUMNS, OBSERVED, require
-from marketdata.points.sums import group_sums
 from marketdata.tidy.forward import flags_of, is_settled
 from marketdata.tidy.groups import By, Cluster, Keys, Rows, numbers_of_distinct
 from marketdata.tidy.intervals import ends, warn_of_intervals

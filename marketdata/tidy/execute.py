@@ -26,14 +26,13 @@ from marketdata.errors import (
 )
 from marketdata.points import fills as rules
 from marketdata.points.arguments import number
-from marketdata.points.columns import Floats, Ints, Token
+from marketdata.points.columns import Floats, Ints, Token, group_sums
 from marketdata.points.fees import Schedule, schedule
 from marketdata.points.fills import RESULT, Fill, Ledger, Order, Quotes
 from marketdata.points.grids import RowWidth
 from marketdata.points.left_out import warn_of_unmet
 from marketdata.points.probability import NOT_0_1, outside_0_1, refuse_cents
 from marketdata.points.schema import ID_COLUMNS, LISTS, TOLERANCE, require
-from marketdata.points.sums import group_sums
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.asof import KNOWN
 from marketdata.tidy.outcomes import Key, Payoffs

@@ -13,8 +13,7 @@ from marketdata.adapters.frame import Column, Native
 from marketdata.display import html_table
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice
-from marketdata.points.columns import Floats, Ints
-from marketdata.points.sums import group_sums
+from marketdata.points.columns import Floats, Ints, group_sums
 
 By = Literal["market_id"] | None
 

@@ -16,13 +16,12 @@ from marketdata.adapters.polars import typed
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.arguments import texts
 from marketdata.points.bars import taker_sides
-from marketdata.points.columns import Floats, Ints, Token
+from marketdata.points.columns import Floats, Ints, Token, group_sums
 from marketdata.points.fees import schedule
 from marketdata.points.intervals import UNBOUNDED, Interval, Sampling, of_rows
 from marketdata.points.left_out import warn_of_left_out
 from marketdata.points.probability import refuse_cents, refuse_negative
 from marketdata.points.schema import ID_COLUMNS, TOLERANCE, require
-from marketdata.points.sums import group_sums
 from marketdata.tidy.frames import check_sides
 from marketdata.tidy.groups import By, Cluster, Keys, Rows
 from marketdata.tidy.intervals import ends, warn_of_intervals

@@ -14,13 +14,12 @@ from marketdata.adapters.frame import Column, Frame, Native, Texts
 from marketdata.errors import ConfigError, OpenMarketsWarning, warn
 from marketdata.points import scores
 from marketdata.points.arguments import choice, number, whole
-from marketdata.points.columns import Floats, Ints
+from marketdata.points.columns import Floats, Ints, group_sums
 from marketdata.points.intervals import Interval, Sampling
 from marketdata.points.left_out import choose, warn_of_left_out
 from marketdata.points.mirrors import warn_of_mixed_labels
 from marketdata.points.schema import ID_COLUMNS, TOLERANCE, Kind
 from marketdata.points.scores import Forecasts
-from marketdata.points.sums import group_sums
 from marketdata.tidy.groups import By, Cluster, Keys, Rows, codes_of, combined
 from marketdata.tidy.intervals import ends, warn_of_intervals
 from marketdata.tidy.measures import TOP_KINDS

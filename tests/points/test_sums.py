@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import marketdata as md
-from marketdata.points.sums import group_sums
+from marketdata.points.columns import group_sums
 
 
 @given(arrays.arrays(float, st.integers(0, 50), elements=st.floats(-1, 1)), st.integers(1, 4), st.data())
