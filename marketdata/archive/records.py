@@ -272,21 +272,25 @@ class _RecordFile:
             wanted = [name for name in stored_names(self._kind, names) if name in has]
             return columns_of_table(self._kind, self._table.read(self._file, None, wanted, self._content), names)
 
-    def text(self, place: int) -> str:
-        """The JSON of the record in a row."""
-        number, first = 0, 0
-        for group in self._table.footer(self._file).groups:
-            if place < first + group.rows:
-                break
-            number, first = number + 1, first + group.rows
+    @cached_property
+    def _begins(self) -> list[int]:
+        """The first record of each row group, and their number."""
+        return [0, *itertools.accumulate(group.rows for group in self._table.footer(self._file).groups)]
+
+    def _group(self, number: int) -> pl.Series:
         if number not in self._texts:
             rows = self._table.read(self._file, [number], [TEXT_COLUMN], self._content)
             self._texts[number] = pl.Series(rows[TEXT_COLUMN])
-        return str(self._texts[number][place - first])
+        return self._texts[number]
+
+    def text(self, place: int) -> str:
+        """The JSON of the record in a row."""
+        number = bisect_right(self._begins, place) - 1
+        return str(self._group(number)[place - self._begins[number]])
 
     def texts(self) -> list[str]:
         """The JSON of each record."""
-        return [self.text(place) for place in range(len(self))]
+        return [text for number in range(len(self._begins) - 1) for text in self._group(number)]
 
     @cached_property
     def ids(self) -> pl.Series:
