@@ -108,7 +108,7 @@ def unavailable(what: str, problem: BaseException) -> ArchiveError:
     """The error for a storage that does not return what is stored."""
     first = "give yourself the right to read it, then " if errno_of(problem) in _NO_RIGHT else ""
     why = f"{what} cannot be read, because the storage failed: {one_line(problem)}"
-    then = "try it again. If it fails each time, what is stored there is damaged: restore it from a copy of the archive."
+    then = "try it again. If it fails each time, the file is damaged: restore it from a copy of the archive."
     return ArchiveError(f"{why}. Nothing was changed; {first}{then}")
 
 
