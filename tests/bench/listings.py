@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import statistics
 import subprocess
 import sys
@@ -63,7 +64,10 @@ def run(*, quick: bool) -> None:
     """Print one table of times, ratios and memory."""
     count, rounds = (1_000, 1) if quick else (100_000, 3)
     with tempfile.TemporaryDirectory() as folder:
-        fill(folder, count)
+        # In a process of its own, because the most memory of a process is at least what its parent had.
+        filling = multiprocessing.get_context("spawn").Process(target=fill, args=(folder, count))
+        filling.start()
+        filling.join()
         found: dict[str, list[tuple[float, float]]] = {way: [] for way in dict.fromkeys([*_PAIRS, *_PAIRS.values()])}
         for _ in range(rounds):
             for way, measured in found.items():
