@@ -28,15 +28,22 @@ class Clock:
         if seconds <= 0:
             return
         if self.is_virtual:
-            until = self.monotonic() + seconds
-            with self._lock:
-                # Threads that sleep side by side share the time that passes.
-                self._ahead += max(0.0, until - self.monotonic())
-                self.slept += seconds
+            self.sleep_until(self.monotonic() + seconds)
         elif stop is not None:
             stop.wait(seconds)
         else:
             time.sleep(seconds)
+
+    def sleep_until(self, moment: float, stop: threading.Event | None = None) -> None:
+        """Wait until the clock that never jumps is at a moment [s], or less if ``stop`` is set meanwhile."""
+        if not self.is_virtual:
+            self.sleep(moment - self.monotonic(), stop)
+            return
+        # Threads that sleep side by side share the time that passes; one that came late has nothing left to wait for.
+        with self._lock:
+            seconds = max(0.0, moment - self.monotonic())
+            self._ahead += seconds
+            self.slept += seconds
 
 
 # The clock of the whole process.

@@ -123,10 +123,10 @@ def test_a_thread_that_waits_obeys_pauses_that_come_meanwhile(monkeypatch) -> No
     class Refused(Clock):
         """While the first sleeps, another thread is told to wait, again and again."""
 
-        def sleep(self, seconds: float, stop: threading.Event | None = None) -> None:
-            if seconds > 0 and pauses[1:]:
+        def sleep_until(self, moment: float, stop: threading.Event | None = None) -> None:
+            if moment > self.monotonic() and pauses[1:]:
                 pacer.pause(pauses.pop(0))
-            super().sleep(seconds, stop)
+            super().sleep_until(moment, stop)
 
     stop_time(monkeypatch)
     clock = Refused()

@@ -50,7 +50,7 @@ class Pacer:
             with self._lock:
                 now = self._clock.monotonic()
                 slot, round_ = self._reserve(now), self._round
-            self._clock.sleep(slot - now, stop)
+            self._clock.sleep_until(slot, stop)
             if stop is not None and stop.is_set():
                 return
             with self._lock:
