@@ -79,7 +79,7 @@ def _to_local(chart: Chart, zone: ZoneInfo) -> None:
     for panel in (one for one in chart.panels if one.time):
         if panel.x_range is not None:
             hours = np.arange(panel.x_range[0], panel.x_range[1], np.timedelta64(1, "h"))
-            again = np.flatnonzero(np.diff(local_times(hours, zone)) <= np.timedelta64(0))
+            again = np.flatnonzero(np.diff(local_times(hours, zone)) <= np.timedelta64(0, "us"))
             if len(again):
                 hour = np.datetime_as_string(hours[again[0]], unit="m").replace("T", " ")
                 raise ConfigError(

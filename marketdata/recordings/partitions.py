@@ -15,7 +15,7 @@ import polars as pl
 from marketdata.points.columns import Ints
 
 # Rows of a part; a table with fewer is one part, and stays in memory.
-PART_ROWS = 1 << 19
+PART_ROWS = 1 << 17
 # Times that are kept of so many rows; a cut is about as exact as one of them.
 _TIMES_OF_A_PART = 512
 _IDS = ("market_id", "slug", "token_id", "token_label")
