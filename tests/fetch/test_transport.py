@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gzip
+import ipaddress
 import json
 import os
 import socket
 import ssl
-import subprocess
 import sys
 import threading
 import time
@@ -418,19 +419,30 @@ def test_a_detail_of_any_shape_becomes_a_short_text(server, transport, body, sho
 # -- TLS, proxies and what the environment names
 
 
+def issued(path: Path, first_day: int, last_day: int) -> Path:
+    """A self-signed certificate for 127.0.0.1 that is valid between two days from now, and its key, in one file."""
+    pytest.importorskip("cryptography", reason="pip install 'prediction-marketdata[stream]' has cryptography")
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, here = ec.generate_private_key(ec.SECP256R1()), x509.Name.from_rfc4514_string("CN=here")
+    host = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    now = dt.datetime.now(dt.UTC)
+    made = x509.CertificateBuilder(here, here, key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(now + dt.timedelta(first_day)).not_valid_after(now + dt.timedelta(last_day))
+    made = made.add_extension(host, critical=False).add_extension(x509.BasicConstraints(True, None), critical=True)
+    public = made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    forms = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    path.write_bytes(key.private_bytes(*forms) + public)
+    path.with_name("cert.pem").write_bytes(public)
+    return path
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory) -> Path:
-    """A self-signed certificate and its key for 127.0.0.1, in one file."""
-    path = tmp_path_factory.mktemp("tls") / "both.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-days", "2", "-subj", "/CN=here", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command += ["-keyout", str(path), "-out", str(path.with_name("cert.pem"))]
-    try:
-        subprocess.run(command, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("openssl makes the certificate of this test, and is not here")
-    path.write_bytes(path.read_bytes() + path.with_name("cert.pem").read_bytes())
-    return path
+    """A certificate that is valid today."""
+    return issued(tmp_path_factory.mktemp("tls") / "both.pem", -1, 1)
 
 
 @pytest.fixture
@@ -454,9 +466,9 @@ def tls(certificate) -> Iterator[Callable[..., str]]:
                 safe.recv(65536)
                 safe.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
 
-    def start(newest: ssl.TLSVersion | None = None) -> str:
+    def start(newest: ssl.TLSVersion | None = None, shown: Path = certificate) -> str:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate)
+        context.load_cert_chain(shown)
         if newest is not None:
             context.set_ciphers("ALL:@SECLEVEL=0")
             context.minimum_version = context.maximum_version = newest
@@ -472,10 +484,19 @@ def tls(certificate) -> Iterator[Callable[..., str]]:
 
 @pytest.mark.fault("N27")
 def test_a_certificate_that_nobody_vouches_for_is_refused(tls, connect) -> None:
-    """There is no retry."""
-    with pytest.raises(NetworkError, match="certificate") as caught:
+    """There is no retry, and the variable that names an authority is said."""
+    with pytest.raises(NetworkError, match=r"^Nobody whom this machine trusts.*REQUESTS_CA_BUNDLE") as caught:
         connect(tls()).get(["x"])
     assert caught.value.attempts == 1
+
+
+@pytest.mark.parametrize(("first_day", "last_day", "words"), [(1, 2, "clock behind"), (-2, -1, "clock ahead")])
+def test_a_certificate_of_another_day_names_the_clock(tmp_path, monkeypatch, tls, connect, first_day, last_day, words):
+    """The clock of this machine may be the one that is wrong."""
+    shown = issued(tmp_path / "both.pem", first_day, last_day)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(shown.with_name("cert.pem")))
+    with pytest.raises(NetworkError, match=words):
+        connect(tls(shown=shown)).get(["x"])
 
 
 @pytest.mark.fault("N27")

@@ -233,6 +233,21 @@ _FAILURES: tuple[tuple[str, str, Again], ...] = (
     (r"(?s)^(ProxyError|\w*SOCKS).*^\w*Timeout", "{proxy} took too long", "yes"),
     (r"(?s)^(ProxyError|\w*SOCKS).*^gaierror", "{proxy} cannot be reached (unknown host name)", "no"),
     (r"^(ProxyError|\w*SOCKS)", "{proxy} cannot be reached ({last})", "no"),
+    (
+        "certificate is not yet valid",
+        "the certificate of the service is not valid yet by the clock of this machine; is that clock behind?",
+        "no",
+    ),
+    (
+        "certificate has expired",
+        "the certificate of the service has expired by the clock of this machine; is that clock ahead?",
+        "no",
+    ),
+    (
+        "self-signed certificate|unable to get local issuer",
+        "nobody whom this machine trusts vouches for the certificate; REQUESTS_CA_BUNDLE names an authority of yours",
+        "no",
+    ),
     ("^(SSLCertVerificationError|CertificateError)", "the certificate of the service is not valid for it", "no"),
     # The server answered without TLS.
     ("WRONG_VERSION_NUMBER|HTTP_REQUEST|RECORD_LAYER_FAILURE", "the service does not speak TLS; is it http://?", "no"),
