@@ -28,7 +28,11 @@ class Clock:
         if seconds <= 0:
             return
         if self.is_virtual:
-            self.sleep_until(self.monotonic() + seconds)
+            until = self.monotonic() + seconds
+            with self._lock:
+                # Threads that sleep side by side share the time that passes.
+                self._ahead += max(0.0, until - self.monotonic())
+                self.slept += seconds
         elif stop is not None:
             stop.wait(seconds)
         else:
@@ -39,8 +43,8 @@ class Clock:
         if not self.is_virtual:
             self.sleep(moment - self.monotonic(), stop)
             return
-        # Threads that sleep side by side share the time that passes; one that came late has nothing left to wait for.
         with self._lock:
+            # A thread that comes late, because others moved the clock, has less left to wait for.
             seconds = max(0.0, moment - self.monotonic())
             self._ahead += seconds
             self.slept += seconds
