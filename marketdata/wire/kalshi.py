@@ -7,7 +7,6 @@ of a market are ``TICKER:yes`` and ``TICKER:no``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -23,15 +22,23 @@ from marketdata.points.views import VIEWS, View
 from marketdata.times import HOUR, SECOND, Range, parse_moment
 from marketdata.vendors import KalshiPrice
 from marketdata.wire.decode import Number, Seconds, convert, numbers
-from marketdata.wire.venues import TRADE_SIDES, as_of_now, books_of, prints, refuse_no_text, renamed, say_unknown, word
+from marketdata.wire.venues import (
+    TRADE_SIDES,
+    as_of_now,
+    books_of,
+    is_id,
+    prints,
+    refuse_no_text,
+    renamed,
+    say_unknown,
+    word,
+)
 
 _OUTCOMES = {"yes": "Yes", "no": "No"}
 _FINAL = ("finalized", "settled")
 _OVER = ("closed", "determined", "disputed", "amended", *_FINAL)
 _STATES = ("initialized", "inactive", "unopened", "active", "open", "resolved", *_OVER)
 _SHARED = ("scalar", "void")  # results that pay a share to both
-# A ticker has capital letters, of which none are in an id of another venue, in a number or in Infinity.
-_is_ticker = re.compile(r"(?=.*[A-Z])[A-Z0-9][A-Z0-9.+_-]*", re.ASCII).fullmatch
 _CENTS = 100
 _NUMBERS = ("_fp", "_dollars")  # how names of texts of numbers end
 _DIGITS = 12  # of a price: those beyond are errors of the arithmetic
@@ -249,7 +256,9 @@ def refuse_wrong_ids(row: Mapping[str, Any], kind: Literal["market", "event", "s
     for name in (own, "event_ticker", "series_ticker"):
         said = row.get(name)
         is_missing = said is None or said == ""
-        if (is_missing and name == own) or not (is_missing or (isinstance(said, str) and _is_ticker(said))):
+        # A colon would part the ticker from the outcome in the id of a token.
+        is_ticker = isinstance(said, str) and is_id(said) and ":" not in said
+        if not (is_ticker or (is_missing and name != own)):
             raise ContractError(f"The {name} of a record of {kind} is {str(said)[:80]!r}, which is no ticker.")
     refuse_no_text(row, ("title",), kind)
 

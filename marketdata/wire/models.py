@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, V
 from marketdata.decimals import to_number
 from marketdata.errors import ContractError
 from marketdata.points.records import FIELDS, RecordKind
-from marketdata.times import parse_iso
+from marketdata.times import moment_text, parse_iso
 
 # A page holds whole buckets, so a market with more tokens than this cannot be served (interface 4.1, 8).
 LARGEST_LIMIT = 200
@@ -51,10 +51,11 @@ def _number(value: Any) -> float | None:
 
 
 def _iso(value: Any) -> Any:
-    """A time that can be read, as it came."""
-    if isinstance(value, str) and value:
+    """A time that can be read: a text as it came, and of a Unix time the text."""
+    if isinstance(value, str) and value and not value.strip().isdigit():
         parse_iso(value)
-    return value or None if isinstance(value, str) else value
+        return value
+    return value if isinstance(value, bool) else moment_text(value)
 
 
 _PYDANTIC_TYPES: dict[str, tuple[Any, Any]] = {

@@ -24,6 +24,7 @@ from marketdata.wire.venues import (
     TRADE_SIDES,
     as_of_now,
     books_of,
+    is_id,
     prints,
     refuse_no_text,
     renamed,
@@ -49,8 +50,6 @@ _MILLIONTHS = 1_000_000
 _NO_LABEL = 999  # the outcome_index of a trade whose outcome is not known
 _RESOLVING = ("posed", "proposed", "challenged", "disputed")  # states of a resolution that is not final
 _SHORT, _FILL = re.compile("0x[0-9a-f]{62}"), "00"  # a condition id of Protocol V2 as Gamma writes it, and its end
-_is_condition = re.compile("0x[0-9a-f]{64}").fullmatch
-_is_number = re.compile(r"\d{1,78}", re.ASCII).fullmatch  # of an object of Gamma, or a token
 _TOKENS_OF = {"v1": ("clobTokenIds", "clob_token_ids"), "v2": ("positionIds", "position_ids")}
 
 
@@ -161,22 +160,22 @@ def condition_of(name: str) -> str:
 def refuse_wrong_ids(record: Mapping[str, Any], kind: Literal["market", "event", "series"]) -> None:
     """ContractError for a record of an answer of the venue with an id that the venue does not have.
 
-    A condition id is 0x and 62 or 64 hex digits, which `condition_of` makes 64. Other ids are decimal numbers: the id
-    of a market without a condition, that of each token, and those of events and series.
+    Those of the venue are 0x and 64 hex digits for a condition, and digits for a token, an event, a series and a number
+    of Gamma. What else is no number may be an id too; a condition is no digits, which would be a number of Gamma.
     """
     own = record.get("id")
     if kind == "market":
-        if own != record.get("gamma_id") and not _is_condition(str(own)):
-            raise ContractError(f"The conditionId of a market is {str(own)[:80]!r}; it is 0x and 64 hex digits.")
+        if own != record.get("gamma_id") and (not is_id(own) or str(own).isdigit()):
+            raise ContractError(f"The conditionId of a market is {str(own)[:80]!r}, which is no id.")
         for token in record["tokens"]:
-            if not _is_number(token["id"]):
-                raise ContractError(f"A token of a market is {token['id'][:80]!r}; it is a decimal number.")
+            if not is_id(token["id"]):
+                raise ContractError(f"A token of a market is {token['id'][:80]!r}, which is no id.")
     elif own is None:
         raise ContractError(f"A record of {kind} has no id.")
     for name, said in (("id", record.get("gamma_id") if kind == "market" else own),
                        *((name, record.get(name)) for name in ("event_id", "series_id"))):  # fmt: skip
-        if said is not None and not _is_number(str(said)):
-            raise ContractError(f"The {name} of a record of {kind} is {str(said)[:80]!r}; it is a decimal number.")
+        if said is not None and not is_id(said):
+            raise ContractError(f"The {name} of a record of {kind} is {str(said)[:80]!r}, which is no id.")
     refuse_no_text(record, ("slug", "question", "title"), kind)
 
 

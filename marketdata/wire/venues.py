@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -50,6 +51,18 @@ def say_unknown(what: str, said: object, known: Iterable[str]) -> None:
     """Warn of a word that decides an outcome and is not known."""
     problem = f"The {what} of a market is {str(said)[:40]!r}; known are {', '.join(known)}. Its outcome is not known."
     warn(problem, ServiceOddityWarning)
+
+
+def is_id(value: object) -> bool:
+    """Whether a value may be an id: digits, or a visible text that is no number, as Infinity and 0_1 are."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or re.fullmatch("[!-~]{1,200}", text) is None:
+        return False
+    try:
+        float(text)
+    except ValueError:
+        return word(text) is not None
+    return text.isdigit()
 
 
 def refuse_no_text(row: Mapping[str, Any], names: Iterable[str], kind: str) -> None:
