@@ -45,7 +45,7 @@ from marketdata.filters import EventFilters, MarketFilters, SeriesFilters, takes
 from marketdata.points import candles
 from marketdata.points.arguments import choice, flag, whole
 from marketdata.points.columns import Books, Data, Series, Token, Trades, joined
-from marketdata.points.records import RecordKind, names_of
+from marketdata.points.records import names_of
 from marketdata.points.views import VIEWS, View, empty, quotes_of
 from marketdata.resolution import BucketWidth
 from marketdata.stream.channel import Channel, channel_of
@@ -701,7 +701,8 @@ class Client(Generic[Frame]):
         >>> client.series().columns[:3].tolist()
         ['series_id', 'slug', 'title']
         """
-        return self._listing("series", {"search": search, **filters}, max_rows, page_size, params)
+        rows = self._discovery.listing("series", {"search": search, **filters}, max_rows, page_size, params)
+        return self._to_frame("series", rows)
 
     @takes(EventFilters)
     def events(
@@ -738,7 +739,8 @@ class Client(Generic[Frame]):
         >>> client.events(max_rows=1).columns[:3].tolist()
         ['event_id', 'slug', 'title']
         """
-        return self._listing("events", {"search": search, **filters}, max_rows, page_size, params)
+        rows = self._discovery.listing("events", {"search": search, **filters}, max_rows, page_size, params)
+        return self._to_frame("events", rows)
 
     @takes(MarketFilters)
     def markets(
@@ -797,7 +799,8 @@ class Client(Generic[Frame]):
             flag("include_closed", include_closed)
         elif self._source.service.hides_closed and filters.get("state") is None:
             filters["include_closed"] = True
-        return self._listing("markets", {"search": search, **filters}, max_rows, page_size, params)
+        rows = self._discovery.listing("markets", {"search": search, **filters}, max_rows, page_size, params)
+        return self._to_frame("markets", rows)
 
     def market(self, id_or_slug: str) -> Record:
         """One market (``id_or_slug``), with all fields of the service; NotFoundError if there is none.
@@ -881,16 +884,6 @@ class Client(Generic[Frame]):
             with suppress(MarketDataError):
                 error.partial = carry(read(on_missing="partial"), report)
             raise
-
-    def _listing(
-        self,
-        kind: RecordKind,
-        filters: Mapping[str, Any],
-        max_rows: int | None,
-        page_size: int | None,
-        params: Mapping[str, str] | None,
-    ) -> Frame:
-        return self._to_frame(kind, self._discovery.listing(kind, filters, max_rows, page_size, params))
 
     def _to_frame(self, kind: records.FrameOf, rows: list[dict[str, Any]]) -> Frame:
         return cast("Frame", records.to_frame(kind, rows, self.frame))

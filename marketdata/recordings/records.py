@@ -144,7 +144,7 @@ def _with_names(table: Table, row: Row) -> Row:
     file = table.file
     renamed = {column: name for name, column in file.options.columns.items()}
     if file.form != "json":
-        # As the answer of a venue calls its fields, of which a table has the common names.
+        # A table was read under common names; a record is read under those that its file has.
         theirs = {ours: name for name, ours in file.common_names(file.names).items() if _CAMEL.fullmatch(name)}
         row = {theirs.get(name, name): _objects(value) for name, value in row.items() if name not in INDEX_NAMES}
     return {renamed.get(name, name): value for name, value in row.items()}
